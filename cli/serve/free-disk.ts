@@ -1,3 +1,4 @@
+import { statfsSync } from "node:fs";
 import { open, readFile, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { DiskState } from "../../src/store/objects/process-state.ts";
@@ -5,6 +6,15 @@ import { MARKER_FILE } from "./data-folder.ts";
 import { systemCode } from "./refusal.ts";
 
 /** Watches the free space on the file system of a data folder. */
+
+/** The part of a file system that one tenant may fill. */
+const SHARE = 1 / 4;
+
+/** The bytes that one tenant may store in a folder, so that no tenant fills its file system. */
+export function diskShare(folder: string): number {
+  const { blocks, bsize } = statfsSync(folder);
+  return Math.floor(blocks * bsize * SHARE);
+}
 
 /** Gives the required free space of a file system with this many bytes. */
 export type LeastFree = (totalBytes: number) => number;

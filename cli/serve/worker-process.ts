@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, rmSync, statfsSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
@@ -13,7 +13,7 @@ import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import type { KeyPairFiles } from "./certificate.ts";
 import { watchDamage } from "./damage-watch.ts";
-import { type Disk, leastFree, measuresOf, watchDisk } from "./free-disk.ts";
+import { type Disk, diskShare, leastFree, measuresOf, watchDisk } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
 import { askLauncher, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
@@ -115,7 +115,7 @@ const READY_TIMEOUT_MS = 60_000;
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
   const { host, keyPair, storage, minFreeDisk, cluster, environment, format, say, signal, listening } = options;
   const { share, predecessorGives } = options;
-  const variables = { ...(!cluster && storedBytesOf(storage)), ...options.variables };
+  const { variables } = options;
   signal.throwIfAborted();
   const { path: directory, remove: removeFiles } = await makeProcessFolder();
   const bundled = madeBundle() ?? (await makeBundle(directory, signal));
@@ -135,6 +135,8 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     },
     addresses: socketAddresses(host, listening?.port ?? options.port),
     variables: Object.keys(variables),
+    // The nodes of a cluster have no disk in common.
+    diskShare: cluster ? undefined : diskShare(storage),
     authorities: extra ? certificatesIn(extra) : [],
     // A cluster's objects are in its bucket, and move between its instances.
     openFiles: cluster ? undefined : { limit: openFilesLimit(), list: openFileList() },
@@ -240,12 +242,6 @@ async function untilAnswering(tell: WorkerProcess["tell"], signal: AbortSignal):
     }
     await sleep(START_LOOK_MS);
   }
-}
-
-/** The default that keeps one tenant from filling the disk: each may store a quarter of its size. */
-function storedBytesOf(folder: string): TextVariables {
-  const { blocks, bsize } = statfsSync(folder);
-  return { STORED_BYTES_PER_TENANT: String(Math.floor((blocks * bsize) / 4)) };
 }
 
 async function makeBundle(directory: string, signal: AbortSignal): Promise<string> {

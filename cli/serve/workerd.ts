@@ -82,6 +82,8 @@ export interface WorkerdOptions {
   storage: string;
   /** Names of the Worker's variables. workerd reads their values from its environment, which no other user can read. */
   variables: readonly string[];
+  /** The bytes of the disk that each tenant may fill; undefined: any number. */
+  diskShare?: number | undefined;
   /** Certificates of authorities that are trusted beside those that browsers trust, as PEM. */
   authorities: readonly string[];
   /** Its settings if it is an instance of a cluster. */
@@ -181,6 +183,7 @@ export function workerdConfig(options: WorkerdOptions): string {
     }
   }
   if (options.share) addShare(options.share, folders, bindings);
+  if (options.diskShare !== undefined) bindings.push(`(name = "DISK_SHARE", text = "${options.diskShare}")`);
   if (options.isSuccessor) bindings.push('(name = "IS_SUCCESSOR", text = "true")');
   const addFolder = (binding: string, name: string, path: string, isWritable: boolean) => {
     folders.push(`(name = "${name}", disk = (path = ${JSON.stringify(path)}, writable = ${isWritable})),`);

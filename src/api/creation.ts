@@ -14,10 +14,11 @@ import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
 import type { Identity } from "../contract/grants.ts";
 import { conversationAddress, knownTree, type NewTree, newTree } from "../store/home/home-client.ts";
+import { fullShares } from "../store/limits/disk-share.ts";
 import { insufficientStorage, processState } from "../store/objects/process-state.ts";
 import type { SaidTurn } from "../telemetry/content-log.ts";
 import { readInputFiles } from "./input-files.ts";
-import { type AdmissionKind, admit } from "./limit-reservation.ts";
+import { type AdmissionKind, admit, checkShare } from "./limit-reservation.ts";
 import { checkModeration } from "./moderations.ts";
 import { allowedModel, checkCap, checkUnstored, notOpen, priorityOf } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
@@ -102,7 +103,10 @@ export async function acceptCreate(
       : { id: body.conversation, address: conversationAddress(body.conversation) };
   // Runs and the items of a conversation are always stored.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
-  if (makesTurn && isStored && processState.isDiskClosed) throw insufficientStorage();
+  if (makesTurn && isStored) {
+    if (processState.isDiskClosed) throw insufficientStorage();
+    if (fullShares.has(tenant)) await checkShare(caller);
+  }
   const [givenFiles] = await Promise.all([
     request.tools ? filesOfTools(caller, request.tools) : undefined,
     !isText && checkRequestItems(input, "input", caller, signal),

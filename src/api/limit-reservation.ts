@@ -6,16 +6,19 @@ import type { InputItem, Item } from "@responses-edge/responses-api/items/regist
 import {
   type Amounts,
   costOf,
+  limitExceeded,
   NOTHING_STORED,
   type Reservation,
   rateHeaders,
   type Stored,
+  TENANT,
   takeTogether,
   type UsageKind,
 } from "@responses-edge/usage-limits";
 import type { Identity } from "../contract/grants.ts";
 import { ROW_BYTES } from "../store/home/home-stored.ts";
 import { allowanceOf, type EndUserFields, endUserAllowance, endUserOf } from "../store/limits/allowances.ts";
+import { fullShares } from "../store/limits/disk-share.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/limits/run-quota.ts";
 import { type UsedTurn, usageOfTurn } from "../store/limits/usage.ts";
 import type { Caller } from "./transport.ts";
@@ -91,15 +94,31 @@ export function admit(
  * stored bytes are not counted. Throws as `admit` does, and the 413 of a request longer than the whole storage limit.
  */
 export async function admitStored(
-  { identity, quotas, waitUntil }: Caller,
+  caller: Caller,
   bytes: number,
   conversations: number,
 ): Promise<Disposable | undefined> {
+  const { identity, quotas, waitUntil } = caller;
+  if (fullShares.has(identity.tenant)) await checkShare(caller);
   const allowance = allowanceOf(identity, quotas);
   if (!allowance || !identity.counted || identity.storingKey === undefined) return undefined;
   const need = { stored_bytes: bytes + ROW_BYTES, stored_conversations: conversations };
   const reservation = await allowance.take(need, identity.counted, waitUntil);
   return { [Symbol.dispose]: () => reservation.end([]) };
+}
+
+/** Throws the 429 of a tenant, one of `fullShares`, that really stores as much as its share of the disk, or more. */
+export async function checkShare({ identity, quotas, bodyLength }: Caller): Promise<void> {
+  const { tenant, diskShare: limit = 0 } = identity;
+  if (limit === 0) return;
+  const stored = await quotas.getByName(tenant).stored();
+  const used = Object.values(stored).reduce((sum, { stored_bytes: bytes }) => sum + bytes, 0);
+  if (used < limit) {
+    fullShares.delete(tenant);
+    return;
+  }
+  const obstacle = { kind: "stored_bytes", of: "tenant", limit, used, wanted: bodyLength + ROW_BYTES } as const;
+  throw limitExceeded({ ...obstacle, retryMs: undefined }, {}, { tenant, keyId: TENANT });
 }
 
 /** The output tokens that are expected of a request without a limit. */

@@ -4,7 +4,7 @@ import { isJsonObject } from "@responses-edge/responses-api/json";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { compactionCodec, createSealer } from "@responses-edge/turn/sealed-content/sealer";
 import type { Config } from "../config/index.ts";
-import { grants, limitsStored, withStoredBytes } from "../contract/grants.ts";
+import { grants, storageOf } from "../contract/grants.ts";
 import { DIRECTORY } from "../store/deployment/keys/key-directory.ts";
 import { HomeClient } from "../store/home/home-client.ts";
 import type { ImportAnswer } from "../store/home/home-import.ts";
@@ -182,7 +182,7 @@ class Importer {
     this.#counted ??= this.#admin.directories
       .getByName(DIRECTORY)
       .tenantLimits(this.#tenant)
-      .then((limits) => limitsStored(withStoredBytes(limits, this.#config.keys.storedBytesPerTenant)));
+      .then((limits) => storageOf(limits, null, this.#config.keys).isCounted);
     return this.#counted;
   }
 

@@ -11,7 +11,7 @@ import {
   usageResults,
 } from "@responses-edge/usage-limits";
 import type { z } from "zod";
-import { type Grants, withStoredBytes } from "../contract/grants.ts";
+import { type Grants, type StorageDefaults, withStoredBytes } from "../contract/grants.ts";
 import { DIRECTORY, type KeyDirectory } from "../store/deployment/keys/key-directory.ts";
 import type { Quota } from "../store/limits/quota-object.ts";
 import { MAX_USAGE_ROWS } from "../store/limits/usage.ts";
@@ -118,7 +118,7 @@ export async function readStorage(
   tenant: string | undefined,
   { group_by: groupBy, project_ids: projects }: z.output<typeof storageQuery>,
   sources: UsageSources,
-  storedBytesPerTenant: number,
+  defaults: StorageDefaults,
 ) {
   const tenants = tenant === undefined ? await tenantsOf(projects, sources) : [tenant];
   const rows: { tenant: string; key: string; stored: Stored }[] = [];
@@ -144,7 +144,10 @@ export async function readStorage(
         num_conversations: sum("stored_conversations"),
         project_id: byTenant ? (first?.tenant ?? null) : null,
         api_key_id: byKey ? first?.key || null : null,
-        limits: of === undefined || byKey ? null : storedLimits(withStoredBytes(limits, storedBytesPerTenant)),
+        limits:
+          of === undefined || byKey
+            ? null
+            : storedLimits(withStoredBytes(limits, defaults.storedBytesPerTenant || defaults.diskShare)),
       };
     }),
   );

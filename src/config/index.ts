@@ -66,6 +66,8 @@ interface Bindings {
   PRIVATE_NETWORK?: PrivateNetwork;
   ANALYTICS?: AnalyticsDataset;
   FILES?: R2Binding;
+  /** The bytes of the disk that each tenant may fill: a number, from the launcher. */
+  DISK_SHARE?: string;
   /** The content of the file of `CONFIG_FILE` when the process began: JSON of {@link TextVariables}. */
   FILE_CONFIGURATION?: string;
 }
@@ -74,6 +76,7 @@ const BINDING_NAMES: readonly string[] = [
   "PRIVATE_NETWORK",
   "ANALYTICS",
   "FILES",
+  "DISK_SHARE",
   "FILE_CONFIGURATION",
 ] satisfies (keyof Bindings)[];
 
@@ -276,7 +279,11 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     allowAnonymous,
     encryptionKeys,
     /** The settings of keys that exist without a deployment, and of their counters. */
-    keys,
+    keys: {
+      ...keys,
+      /** The bytes of the disk that a tenant without a limit of its own may fill; 0 is any number. */
+      diskShare: env.STORED_BYTES_PER_TENANT === undefined ? Number(env.DISK_SHARE ?? 0) : 0,
+    },
     jwt: jwtConfig(values.tokens, network),
     /** Undefined if users sign in to the console only with keys. */
     signIn: signInConfig(values.signIn),

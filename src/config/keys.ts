@@ -146,7 +146,7 @@ export const keys = {
     storedBytesPerTenant: variable(
       "STORED_BYTES_PER_TENANT",
       integer(0, 0),
-      "The bytes that a tenant without its own `stored_bytes` may store; `0` is any amount. `npm start` and `npm run serve` set a quarter of the disk. See [keys.md](../keys.md#limits).",
+      "The bytes that a tenant without its own `stored_bytes` may store; `0` is any amount. Without it, `npm start` and `npm run serve` refuse what a tenant would store beyond [a quarter of the disk](../keys.md#a-tenants-share-of-the-disk).",
     ),
     /** By the name that clients use; `*` stands for every other model. */
     prices: variable(

@@ -87,6 +87,19 @@ export function limitsStored(given: Grants | null): boolean {
   return given !== null && STORED_LIMITS.some((limit) => given[limit] != null);
 }
 
+/** The limits of storage of tenants that have none of their own: exact, or by what was stored a moment ago. Bytes; 0 is no limit. */
+export interface StorageDefaults {
+  storedBytesPerTenant: number;
+  diskShare: number;
+}
+
+/** Tells whether stored data is counted, and the share of the disk that its tenant may fill: 0 is any. */
+export function storageOf(ofTenant: Grants | null, ofKey: Grants | null, defaults: StorageDefaults) {
+  const tenant = withStoredBytes(ofTenant, defaults.storedBytesPerTenant);
+  const diskShare = tenant?.stored_bytes == null ? defaults.diskShare : 0;
+  return { diskShare, isCounted: diskShare > 0 || limitsStored(tenant) || limitsStored(ofKey) };
+}
+
 /** A tenant's grants, with the default of bytes that it may store if the grants do not say it; 0 is no limit. */
 export function withStoredBytes(given: Grants | null, bytes: number): Grants | null {
   return bytes === 0 || given?.stored_bytes != null ? given : { ...given, stored_bytes: bytes };
@@ -193,6 +206,8 @@ export interface Identity {
   endUser?: CountedLimits | undefined;
   /** The key id that stored data is counted for; undefined if it is not counted. */
   storingKey: string | undefined;
+  /** The bytes of the disk that the tenant may fill; absent or 0: any number, or another limit applies. */
+  diskShare?: number;
 }
 
 /** Key ids of callers that the directory does not know. */

@@ -176,9 +176,9 @@ export const administration = [
 
 function administrator(context: Context<AppEnv>): Administrator {
   const { name, tenant } = adminOf(context);
-  const { storedBytesPerTenant } = context.get("config").keys;
+  const { keys } = context.get("config");
   const forgetKeys = async () => {
-    keyCache(context.env, storedBytesPerTenant).forget();
+    keyCache(context.env, keys).forget();
     await askOthers((worker: OtherKeys) => worker.forgetKeys());
   };
   return { name, tenant, directories: context.env.KEYS, forgetKeys };

@@ -84,9 +84,8 @@ function configured(key: string, sources: KeySources): Authenticated | Promise<A
  */
 function tenantIdentity(tenant: string, keyId: string, sources: KeySources): AsTenant | Promise<AsTenant> {
   const { config, env, waitUntil } = sources;
-  const { cacheMs, storedBytesPerTenant } = config.keys;
   if (!config.hasAdminApi) return tenantOfConfiguration(tenant, keyId, config);
-  const found = keyCache(env, storedBytesPerTenant).identityOfTenant({ tenant, keyId }, cacheMs, waitUntil);
+  const found = keyCache(env, config.keys).identityOfTenant({ tenant, keyId }, config.keys.cacheMs, waitUntil);
   return found instanceof Promise ? found.then(toAuthenticated) : toAuthenticated(found);
 }
 
@@ -97,10 +96,10 @@ const tenants = new Map<string, AsTenant>();
  * configuration has tenants.
  */
 function tenantOfConfiguration(tenant: string, keyId: string, { keys }: Config): AsTenant {
-  const name = `${tenant}:${keyId}:${keys.storedBytesPerTenant}`;
+  const name = `${tenant}:${keyId}:${keys.storedBytesPerTenant}:${keys.diskShare}`;
   const known = tenants.get(name);
   if (known) return known;
-  const made = toAuthenticated(newIdentity({ tenant, keyId }, null, null, keys.storedBytesPerTenant));
+  const made = toAuthenticated(newIdentity({ tenant, keyId }, null, null, keys));
   tenants.set(name, made);
   return made;
 }
@@ -108,10 +107,9 @@ function tenantOfConfiguration(tenant: string, keyId: string, { keys }: Config):
 /** The owner of a key of the directory, or of an issuer's token. */
 function fromElsewhere(key: string, sources: KeySources): Authenticated | Promise<Authenticated> {
   const { config, env, waitUntil } = sources;
-  const { cacheMs, storedBytesPerTenant } = config.keys;
   if (config.jwt && hasJwtForm(key)) return fromToken(key, config.jwt, sources);
   if (!config.hasAdminApi) throw incorrect();
-  const found = keyCache(env, storedBytesPerTenant).identityOf(key, cacheMs, waitUntil);
+  const found = keyCache(env, config.keys).identityOf(key, config.keys.cacheMs, waitUntil);
   return found instanceof Promise ? found.then(toAuthenticated) : toAuthenticated(found);
 }
 

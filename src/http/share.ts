@@ -5,6 +5,7 @@ import { ownMetrics } from "../api/worker-metrics.ts";
 import { loadConfig } from "../config/index.ts";
 import type { Env } from "../env.ts";
 import { keyCache } from "../store/deployment/keys/key-cache.ts";
+import { fullShares } from "../store/limits/disk-share.ts";
 import { askObject } from "../store/objects/hand-over.ts";
 import { type ObjectCall, objectOf, routed } from "../store/objects/object-routes.ts";
 import type { ShareAnswer } from "../store/objects/workers.ts";
@@ -42,7 +43,11 @@ export class Share extends WorkerEntrypoint<Env> {
 
   forgetKeys(): void {
     const env = routed(this.env);
-    keyCache(env, loadConfig(env).keys.storedBytesPerTenant).forget();
+    keyCache(env, loadConfig(env).keys).forget();
+  }
+
+  noteFullShare(tenant: string): void {
+    fullShares.add(tenant);
   }
 
   turns(query: TurnQuery) {

@@ -52,8 +52,8 @@ export const usage = [
     operation: operation("readStorageUsage", { answers: ok("StoragePage") }),
     query: storageQuery,
     handle: async (context, query) => {
-      const { storedBytesPerTenant } = context.get("config").keys;
-      return context.json(await readStorage(readableTenant(context), query, sources(context), storedBytesPerTenant));
+      const { keys } = context.get("config");
+      return context.json(await readStorage(readableTenant(context), query, sources(context), keys));
     },
   }),
 ];

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import OpenAI from "openai";
 import type { Response } from "openai/resources/responses/responses";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { incompressible } from "./key-support.ts";
 import { refusedUpgrade, SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, promptsFor, reached, unique } from "./turns.ts";
@@ -13,7 +14,8 @@ let ann: OpenAI;
 let bob: OpenAI;
 beforeAll(async () => {
   gateway = await startGateway({
-    API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}`,
+    API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")},eve:${sha256("eve-key")}`,
+    DISK_SHARE: "2000000",
     MAX_BACKGROUND_RUNS_PER_TENANT: "2",
     MAX_OPEN_CONVERSATIONS_PER_TENANT: "2",
     MAX_WEBSOCKETS_PER_TENANT: "2",
@@ -162,6 +164,38 @@ describe("a tenant with all the WebSockets open that it may have", () => {
     first.terminate();
     await (await eventually(() => connect("ann").catch(() => undefined))).close();
     await second.close();
+  });
+});
+
+describe("a tenant that has filled its share of the disk", () => {
+  const eve = () => gateway.client({ apiKey: "eve-key" });
+  const converse = () =>
+    eve().conversations.create({ items: [{ type: "message", role: "user", content: incompressible(100_000) }] });
+
+  it("gets a refusal for what it would store, until something was deleted; other tenants do not", async () => {
+    const kept: string[] = [];
+    const stored = async () => void kept.push((await converse()).id);
+    const refusal = await eventually(() => stored().catch((error: unknown) => error), 30_000);
+    expect(kept.length).toBeGreaterThanOrEqual(18);
+    expect(refusal).toBeInstanceOf(OpenAI.RateLimitError);
+    expect(refusal).toMatchObject({
+      status: 429,
+      code: "storage_quota_exceeded",
+      message: expect.stringContaining("organization eve may store 2000000 bytes ('stored_bytes')"),
+    });
+    const [first = ""] = kept;
+    for (const way of [{}, { background: true }, { conversation: first, store: false }])
+      await expect(eve().responses.create({ input: "Hello!", ...way })).rejects.toMatchObject({ status: 429 });
+    expect((await eve().responses.create({ input: "Hello!", store: false })).status).toBe("completed");
+    expect((await bob.responses.create({ input: "Hello!" })).status).toBe("completed");
+    await eventually(() => gateway.logs().includes('"limit_nearly_used"'));
+    expect(gateway.logs().match(/"tenant":"eve","limit":"stored_bytes"/g)).toHaveLength(1);
+    for (const id of kept) await eve().conversations.delete(id);
+    await eventually(() =>
+      eve()
+        .responses.create({ input: "Hello!" })
+        .catch(() => undefined),
+    );
   });
 });
 

@@ -118,6 +118,15 @@ describe("a request costs", () => {
     expect({ calls, rows }).toEqual({ calls: [], rows: [] });
   });
 
+  it("no call of a quota with a key without limits, also where tenants have a share of the disk", async () => {
+    bindings = { ...bindings, DISK_SHARE: "1000000" };
+    for (let turn = 0; turn < 2; turn += 1) {
+      const stored = await send("/v1/responses", "configured", { model: "simulator", input: "Hello!" });
+      expect(stored.status).toBe(200);
+    }
+    expect(calls).toEqual(["lookUpTenant"]);
+  });
+
   it("no call with a key without counted limits", async () => {
     for (const limits of [undefined, { models: ["sim*"], max_output_tokens: 100, force_store_false: true }]) {
       const key = await keyOf(limits);

@@ -74,7 +74,7 @@ function callerOf(fields: Partial<Caller> = {}): Caller {
       VLLM_EXTRAS: "priority",
     }),
     tenant,
-    identity: newIdentity({ tenant, keyId: "key_scope" }, LIMITS, null, 0),
+    identity: newIdentity({ tenant, keyId: "key_scope" }, LIMITS, null, { storedBytesPerTenant: 0, diskShare: 0 }),
     quotas: env.QUOTAS,
     counting: { isDone: false },
     homes,

@@ -4,6 +4,7 @@ import { unixSeconds } from "@responses-edge/responses-api/response";
 import {
   type Account,
   type Answer,
+  type CountedLimits,
   EndUsers,
   isOfEndUser,
   Ledger,
@@ -21,6 +22,7 @@ import { loadConfig } from "../../config/index.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
 import { Schema, type Versions } from "../objects/schema.ts";
 import { announce, isAnnounced, type WebhookBinding } from "../tenant/webhooks/announcing.ts";
+import { tellFullShare } from "./disk-share.ts";
 import { STORE_SIZES, USAGE_OF_KINDS, USAGE_TABLE, type UsageQuery, UsageStore } from "./usage.ts";
 
 /** The noted homes of a tenant that wants them noted. */
@@ -163,6 +165,8 @@ export class Quota extends OwnedObject<WebhookBinding> {
   readonly #usage: UsageStore;
   readonly #stored: StoredTotals;
   #counted: { ledger: Ledger; endUsers: EndUsers } | undefined;
+  /** Tells whether the tenant has a storage limit of its own, as the last report said. */
+  #hasOwnLimit = false;
 
   constructor(state: DurableObjectState, env: WebhookBinding) {
     super(state, env, "QUOTAS");
@@ -179,19 +183,27 @@ export class Quota extends OwnedObject<WebhookBinding> {
     if (report.endUser !== undefined) return this.#exchangeOfEndUser(report, endUsers, now);
     const isNew = ledger.isNew(report);
     const answer = ledger.take(report, now);
-    for (const near of ledger.takeNearlyUsed(report.key, report.limits, now)) this.#tell(report.key, near);
+    this.#hasOwnLimit = report.limits.tenant?.stored_bytes != null;
+    this.#keep(ledger, report.key, report.limits, () => {
+      if (isNew) this.#usage.add(report.key, usage, now, loadConfig(this.env).keys.usageRetentionMs);
+    });
+    return answer;
+  }
+
+  /** Stores the changes of a ledger together with `others`, and tells which limits are nearly used. */
+  #keep(ledger: Ledger, key: string, limits: CountedLimits, others?: () => void): void {
+    for (const near of ledger.takeNearlyUsed(key, limits, Date.now())) this.#tell(key, near);
     const changed = ledger.takeChanged();
     try {
       this.ctx.storage.transactionSync(() => {
-        for (const [key, account] of changed) this.#write(key, account);
-        if (isNew) this.#usage.add(report.key, usage, now, loadConfig(this.env).keys.usageRetentionMs);
+        for (const [name, account] of changed) this.#write(name, account);
+        others?.();
       });
     } catch (error) {
       // The ledger in memory differs from the stored one.
       this.#counted = undefined;
       throw error;
     }
-    return answer;
   }
 
   #exchangeOfEndUser(report: Report, endUsers: EndUsers, now: number): Answer {
@@ -219,6 +231,18 @@ export class Quota extends OwnedObject<WebhookBinding> {
       this.#stored.forget();
       throw error;
     }
+    const { diskShare } = loadConfig(this.env).keys;
+    if (diskShare > 0) this.#checkShare(diskShare);
+  }
+
+  /** Tells the workers when the tenant's share of the disk is full, and the operator when it nearly is. */
+  #checkShare(limit: number): void {
+    const { name: tenant = "" } = this.ctx.id;
+    const { stored_bytes: used } = this.#stored.of(TENANT);
+    if (used >= limit) this.ctx.waitUntil(tellFullShare(tenant));
+    if (this.#hasOwnLimit || (used < limit / 2 && !this.#counted)) return;
+    this.#counted ??= this.#read();
+    this.#keep(this.#counted.ledger, TENANT, { tenant: { stored_bytes: limit }, key: null, tellsUsage: false });
   }
 
   /** The amounts that are stored now, by the key that stored them; unattributed ones under the empty key. */

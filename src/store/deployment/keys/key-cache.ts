@@ -4,8 +4,9 @@ import {
   type Grants,
   type Identity,
   isCounted,
-  limitsStored,
   policyOf,
+  type StorageDefaults,
+  storageOf,
   withStoredBytes,
 } from "../../../contract/grants.ts";
 import type { OtherWorker } from "../../objects/workers.ts";
@@ -114,18 +115,21 @@ export class KeyCache {
   readonly #tenants = new AgeingCache<Identity>();
   /** The mint's secret, and when it was read, Unix milliseconds. */
   #mint: { secret: string; at: number } | undefined;
-  /** Bytes that tenants may store if their own limits do not say it; 0 is no limit. */
-  readonly storedBytes: number;
+  readonly #defaults: StorageDefaults;
 
-  /** `storedBytes`: bytes that tenants may store if their own limits do not say it; 0 is no limit. */
   constructor(
     directories: DurableObjectNamespace<KeyDirectory>,
-    storedBytes: number,
+    defaults: StorageDefaults,
     noteVersion: (version: number) => Promise<void> | undefined = () => undefined,
   ) {
     this.#directories = directories;
     this.#noteVersion = noteVersion;
-    this.storedBytes = storedBytes;
+    this.#defaults = defaults;
+  }
+
+  /** Tells whether its identities have these defaults. */
+  has({ storedBytesPerTenant, diskShare }: StorageDefaults): boolean {
+    return this.#defaults.storedBytesPerTenant === storedBytesPerTenant && this.#defaults.diskShare === diskShare;
   }
 
   /**
@@ -159,7 +163,7 @@ export class KeyCache {
     this.#mint = { secret: mint, at };
     if (key) {
       const { id, tenant, limits, tenantLimits } = key;
-      return { record: key, identity: newIdentity({ tenant, keyId: id }, tenantLimits, limits, this.storedBytes) };
+      return { record: key, identity: newIdentity({ tenant, keyId: id }, tenantLimits, limits, this.#defaults) };
     }
     this.#known.delete(hash);
     this.#unknown.put(hash, true, at);
@@ -175,7 +179,7 @@ export class KeyCache {
     const look = async () => {
       const { limits, overridesVersion } = await this.#ask((directory) => directory.lookUpTenant(who.tenant));
       await this.#noteVersion(overridesVersion);
-      return newIdentity(who, limits, null, this.storedBytes);
+      return newIdentity(who, limits, null, this.#defaults);
     };
     return this.#tenants.get(`${who.keyId}:${who.tenant}`, maxAgeMs, look, beside);
   }
@@ -202,25 +206,24 @@ export class KeyCache {
 
 class NoSuchKey extends Error {}
 
-/**
- * The identity that results from the grants of a tenant and a key. `storedBytes`: bytes that the tenant may store if
- * its own limits do not say it; 0 is no limit.
- */
+/** The identity that results from the grants of a tenant and a key. */
 export function newIdentity(
   who: Pick<Identity, "tenant" | "keyId">,
   ofTenant: Grants | null,
   ofKey: Grants | null,
-  storedBytes: number,
+  defaults: StorageDefaults,
 ): Identity {
   const hasGrants = ofTenant !== null || ofKey !== null;
   const tellsUsage = isCounted(ofTenant) || isCounted(ofKey);
-  const tenant = withStoredBytes(ofTenant, storedBytes);
+  const tenant = withStoredBytes(ofTenant, defaults.storedBytesPerTenant);
+  const storage = storageOf(ofTenant, ofKey, defaults);
   return {
     ...who,
     policy: hasGrants ? policyOf(ofTenant, ofKey) : undefined,
     counted: tellsUsage || isCounted(tenant) ? { tenant, key: ofKey, tellsUsage } : undefined,
     endUser: endUserLimits(ofTenant, ofKey),
-    storingKey: limitsStored(tenant) || limitsStored(ofKey) ? who.keyId : undefined,
+    storingKey: storage.isCounted ? who.keyId : undefined,
+    diskShare: storage.diskShare,
   };
 }
 
@@ -245,10 +248,10 @@ export interface OtherKeys extends OtherWorker {
 const caches = new WeakMap<object, KeyCache>();
 
 /** The cache of this isolate. */
-export function keyCache(env: { KEYS: DurableObjectNamespace<KeyDirectory> }, storedBytes: number): KeyCache {
+export function keyCache(env: { KEYS: DurableObjectNamespace<KeyDirectory> }, defaults: StorageDefaults): KeyCache {
   let cache = caches.get(env);
-  if (cache?.storedBytes !== storedBytes) {
-    cache = new KeyCache(env.KEYS, storedBytes, (version) => noteOverridesVersion(env, version));
+  if (!cache?.has(defaults)) {
+    cache = new KeyCache(env.KEYS, defaults, (version) => noteOverridesVersion(env, version));
     caches.set(env, cache);
   }
   return cache;
