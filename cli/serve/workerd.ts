@@ -28,7 +28,7 @@ export function modulesOf(bundle: string, folder = ""): string {
 /**
  * V8's flags. `--expose-gc` lets the Worker start a collection (`src/store/objects/row-pieces.ts`). Open streams make little
  * garbage for a long time. A smaller young generation is collected sooner, and the process takes an eighth less memory
- * (docs/benchmarks.md).
+ * (docs/benchmarks-results.md).
  */
 export const V8_FLAGS = ["--max-semi-space-size=4", "--expose-gc"] as const;
 

@@ -1,10 +1,9 @@
 import { readdirSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Connection } from "./load.ts";
-import { untilIdle } from "./paced.ts";
 import { cpuSeconds } from "./processes.ts";
-import type { Measurement, Scale, Scenario } from "./scenarios.ts";
-import { quantile } from "./statistics.ts";
-import type { Target } from "./targets.ts";
+import { quantile } from "./tables.ts";
+import type { Measurement, Row, Scale, Target } from "./targets.ts";
 
 /** Short streams that come and go: a fixed number begins each second, and each ends after a while. */
 
@@ -23,9 +22,8 @@ const PATIENCE_MS = 5_000;
 
 export const COMING_MODEL = `simulator?words=${TOKENS}&tps=${1000 / TOKEN_MS}`;
 
-export const coming: Scenario = {
+export const coming: Row = {
   name: `Streams that come and go: ${STARTS_PER_SECOND} a second of ${TOKENS} tokens at ${TOKEN_MS} ms, ${(STARTS_PER_SECOND * STREAM_MS) / 1000} open`,
-  model: COMING_MODEL,
   metrics: {
     "share of the tokens within 200 ms": 2,
     "gap p99 ms": 0,
@@ -34,8 +32,13 @@ export const coming: Scenario = {
     "CPU µs / delta": 0,
     "open files": 0,
   },
+  hasRatios: false,
   measure: measureComing,
 };
+
+/** The next measurement waits until the target has finished its work for aborted streams: at most this many rests. */
+const REST_MS = 200;
+const MAX_RESTS = 100;
 
 /**
  * Begins streams at a steady rate, and measures those that begin once the number of open streams is constant. A token
@@ -108,6 +111,12 @@ async function measureComing(target: Target, { windowMs }: Scale): Promise<Measu
   };
 }
 
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
+/** Waits until a process is almost idle. */
+async function untilIdle(pid: number): Promise<void> {
+  for (let rest = 0, before = cpuSeconds(pid); rest < MAX_RESTS; rest += 1) {
+    await sleep(REST_MS);
+    const now = cpuSeconds(pid);
+    if ((now - before) * 1000 < REST_MS / 10) return;
+    before = now;
+  }
 }

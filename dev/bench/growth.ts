@@ -3,7 +3,6 @@ import { exactCpuSeconds } from "./processes.ts";
 import { type Served, startServe } from "./serve.ts";
 import { number, table } from "./tables.ts";
 import { responseIdIn, type Upstream } from "./targets.ts";
-import { bundleFolder } from "./workers.ts";
 
 /** `npm run bench -- --growth`: the cost of a turn as its conversation grows. */
 
@@ -53,7 +52,7 @@ const WAYS: readonly Way[] = [
 
 /** Measures the CPU of a turn, by the number of turns before it. */
 export async function measureGrowth(upstream: Upstream, progress: (text: string) => void): Promise<string> {
-  const served = await startServe({ bundle: bundleFolder, upstreamPort: upstream.port });
+  const served = await startServe(upstream.port);
   const rows: string[][] = [];
   // A new process still has code to compile.
   for (const store of [true, false]) await hammer(served.port, create({ store }), { clients: 8, durationMs: 2_000 });

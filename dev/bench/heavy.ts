@@ -5,7 +5,6 @@ import { exactCpuSeconds, memoryMb } from "./processes.ts";
 import { type Served, startServe } from "./serve.ts";
 import { number, table } from "./tables.ts";
 import { responseIdIn, type Upstream } from "./targets.ts";
-import { bundleFolder } from "./workers.ts";
 
 /**
  * `npm run bench -- --growth`, its last table: many conversations, long bodies, a long run, many connections. Each row
@@ -172,7 +171,7 @@ export async function measureHeavy(upstream: Upstream, progress: (text: string) 
   const rows: string[][] = [];
   for (const { name, measure } of WORKS) {
     progress(name);
-    const served = await startServe({ bundle: bundleFolder, upstreamPort: upstream.port });
+    const served = await startServe(upstream.port);
     await askAtOnce(served, post("/v1/responses", { model: SHORT_MODEL, input: "Hello" }, "resp_"), CLIENTS);
     rows.push([name, await measure(served)]);
     await served.stop();

@@ -38,8 +38,6 @@ const peer = z.strictObject({
   body: z.record(z.string(), z.unknown()).default({}),
   /** A text that each delta of the stream contains once. */
   delta: z.string().default(RESPONSES_DELTA),
-  /** True if the peer runs on JavaScript. Our targets must be cheaper than each such peer. */
-  javascript: z.boolean().default(false),
 });
 type Peer = z.output<typeof peer>;
 
@@ -50,12 +48,12 @@ export function readPeers(file: string): TargetKind[] {
     .map((each) => toTarget(each, dirname(resolve(file))));
 }
 
-function toTarget({ name, path, model, body, delta, javascript, ...rest }: Peer, folder: string): TargetKind {
+function toTarget({ name, path, model, body, delta, ...rest }: Peer, folder: string): TargetKind {
   // The headers are set before the peer starts, because they may name the model server.
   let headers: Record<string, string> = {};
   return {
     name,
-    peer: javascript ? "javascript" : "native",
+    isPeer: true,
     request: ({ model: asked, stream, history }) => {
       const named = model === undefined ? { model: asked } : { model, instructions: `${ASKED}${asked};` };
       return post(path, { ...named, stream, input: history ?? HELLO, ...body }, delta, headers);

@@ -14,20 +14,22 @@ export const GATEWAY_CORE = 0;
 export const OTHER_CORE = 1;
 
 const running = new Set<ChildProcess>();
+/** Processes that those have started, and that are measured. */
+const grandchildren = new Set<number>();
 /** CPU seconds of stopped processes. */
 let stoppedCpu = 0;
 process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-/** Starts a program on a core, or on any core. */
+/** Starts a program on a core. */
 export function start(
   command: string,
   args: readonly string[],
-  core: number | undefined,
+  core: number,
   options: SpawnOptions = {},
 ): ChildProcess {
-  const whole = canPin && core !== undefined ? ["taskset", "-c", String(core), command, ...args] : [command, ...args];
+  const whole = canPin ? ["taskset", "-c", String(core), command, ...args] : [command, ...args];
   const [program = "", ...rest] = whole;
   const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"], ...options });
   running.add(child);
@@ -46,6 +48,16 @@ export async function stop(child: ChildProcess): Promise<void> {
   const gone = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGKILL");
   await gone;
+}
+
+/** Counts a process that another one has started as the benchmark's own. The returned function kills it. */
+export function adopt(pid: number): () => void {
+  grandchildren.add(pid);
+  return () => {
+    grandchildren.delete(pid);
+    stoppedCpu += cpuSeconds(pid);
+    process.kill(pid, "SIGKILL");
+  };
 }
 
 /** CPU seconds that a process has used, all threads, user and system. */
@@ -81,7 +93,8 @@ function machineCpuSeconds(): number {
 
 /** CPU seconds of this process and of those that it started. */
 function ownCpuSeconds(): number {
-  return [process, ...running].reduce((sum, { pid }) => sum + (pid === undefined ? 0 : cpuSeconds(pid)), stoppedCpu);
+  const pids = [process.pid, ...[...running].flatMap(({ pid }) => pid ?? []), ...grandchildren];
+  return pids.reduce((sum, pid) => sum + cpuSeconds(pid), stoppedCpu);
 }
 
 /**

@@ -8,7 +8,6 @@ import { exactCpuSeconds } from "./processes.ts";
 import { type Served, startServe } from "./serve.ts";
 import { number, table } from "./tables.ts";
 import { ask, responseIdIn, type Upstream } from "./targets.ts";
-import { bundleFolder } from "./workers.ts";
 
 /** `npm run bench -- --growth`: the cost of requests, a restart and a backup as more is stored. */
 
@@ -22,8 +21,7 @@ const create = post("/v1/responses", { model: STORED_MODEL, input: "Hello" }, "r
 
 export async function measureStored(upstream: Upstream, progress: (text: string) => void): Promise<string> {
   const state = mkdtempSync(join(tmpdir(), "responses-edge-stored-"));
-  const begin = () =>
-    startServe({ bundle: bundleFolder, upstreamPort: upstream.port, variables: { STATE_DIRECTORY: state } });
+  const begin = () => startServe(upstream.port, { state });
   let served = await begin();
   const rows: string[][] = [];
   let stored = 0;

@@ -1,9 +1,3 @@
-export interface Verdict {
-  target: string;
-  measured: string;
-  met: boolean;
-}
-
 /** A value that was not measured, or did not arrive, is a dash. */
 export function number(value: number, digits: number): string {
   if (!Number.isFinite(value)) return "–";
@@ -17,4 +11,16 @@ export function percent(share: number): string {
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
   return [line(head), line(head.map((_, column) => (column === 0 ? "---" : "---:"))), ...rows.map(line)].join("\n");
+}
+
+export function quantile(values: readonly number[], q: number): number {
+  const sorted = values.toSorted((left, right) => left - right);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? Number.NaN;
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((left, right) => left - right);
+  const middle = sorted.length >> 1;
+  const [below, above] = [sorted[sorted.length % 2 === 1 ? middle : middle - 1], sorted[middle]];
+  return ((below ?? Number.NaN) + (above ?? Number.NaN)) / 2;
 }

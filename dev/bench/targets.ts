@@ -1,22 +1,15 @@
 import { fileURLToPath } from "node:url";
-import { V8_FLAGS } from "../../cli/serve/workerd.ts";
 import { Connection, post, type Request } from "./load.ts";
 import { start, stop } from "./processes.ts";
 import type { UpstreamLog } from "./upstream.ts";
-import { startWorker, type WorkerKind, type WorkerOptions } from "./workers.ts";
-
-/**
- * The compared targets, side by side in every row: the model server, Workers that do less than ours, ours in two forms,
- * and other gateways (`peers.ts`).
- */
 
 /**
  * A target that can be started and asked. Each is its own process, so that the memory of one does not affect another.
  */
 export interface TargetKind {
   name: string;
-  /** Another project's gateway, and its runtime. Scenarios that it does not support are left out of the tables. */
-  peer?: "javascript" | "native";
+  /** True for another project's gateway (`peers.ts`). Rows that it does not support are left out of the tables. */
+  isPeer?: boolean;
   start(upstream: Upstream): Promise<Running>;
   request(question: Question): Request;
 }
@@ -27,38 +20,11 @@ export interface Running {
   stop(): Promise<void>;
 }
 
-function worker(name: string, kind: WorkerKind, request: TargetKind["request"], options?: WorkerOptions): TargetKind {
-  return { name, start: ({ port }) => startWorker(kind, port, options), request };
-}
-
-const unstored = (question: Question) => responsesRequest(question, { store: false });
-const stored = (question: Question) => responsesRequest(question, { store: true });
-
 export const DIRECT: TargetKind = {
   name: "direct",
   start: async ({ port, pid }) => ({ port, pid, stop: async () => {} }),
   request: chatRequest,
 };
-
-/**
- * Workers. `reads` copies the bytes in JavaScript. `translates` only makes an event of each delta. `mixed` is the
- * transport to the model server.
- */
-export const WORKERS: readonly TargetKind[] = [
-  worker("pipe", "pipe", chatRequest),
-  worker("reads", "reads", chatRequest),
-  worker("translates", "translate", unstored),
-  worker("store:false", "ours", unstored),
-  worker("store:false, mixed", "ours", unstored, { variables: { VLLM_TRANSPORT: "mixed" } }),
-  worker("store:true", "ours", stored),
-];
-
-/** Targets of which only the memory is measured, with V8's flags of `npm start`. */
-export const FLAGGED: readonly TargetKind[] = [
-  worker("reads, flags", "reads", chatRequest, { flags: V8_FLAGS }),
-  worker("store:false, flags", "ours", unstored, { flags: V8_FLAGS }),
-  worker("store:true, flags", "ours", stored, { flags: V8_FLAGS }),
-];
 
 /** One question, in the form that each target expects. */
 export interface Question {
@@ -87,8 +53,6 @@ export const ASKED = "asked:";
 export interface Upstream {
   port: number;
   pid: number;
-  /** The size of the last request body in bytes. */
-  promptBytes(): Promise<number>;
   /** The requests since the log was reset. */
   log(begin?: "reset"): Promise<UpstreamLog>;
   stop(): Promise<void>;
@@ -102,12 +66,11 @@ export async function startUpstream(core: number, models: readonly string[]): Pr
     child.once("exit", () => reject(new Error("the model server did not start")));
     child.stdout?.once("data", (data: Buffer) => resolve(JSON.parse(data.toString()).port));
   });
-  const asked = async (path: string) => (await fetch(`http://127.0.0.1:${port}${path}`)).json();
+  const log = async (begin = "") => (await fetch(`http://127.0.0.1:${port}/log?${begin}`)).json();
   return {
     port,
     pid: child.pid ?? 0,
-    promptBytes: async () => ((await asked("/prompt-bytes")) as { bytes: number }).bytes,
-    log: async (begin) => (await asked(begin ? "/log?reset" : "/log")) as UpstreamLog,
+    log: (begin) => log(begin) as Promise<UpstreamLog>,
     stop: () => stop(child),
   };
 }
@@ -120,6 +83,26 @@ export async function startTarget(kind: TargetKind, upstream: Upstream): Promise
   return { ...kind, ...running };
 }
 
+/** The measurements of a target in one round, by the metric's name. */
+export type Measurement = Record<string, number>;
+
+/** The length of one measurement of one target, in milliseconds. */
+export interface Scale {
+  windowMs: number;
+  warmUpMs: number;
+  rounds: number;
+}
+
+/** A row of the table, with a measurement for each target that supports it. */
+export interface Row {
+  name: string;
+  /** The name of each metric, with its number of decimals. "Added" is the value beyond that of a direct request. */
+  metrics: Record<string, number>;
+  /** False if its values are not compared as ratios. */
+  hasRatios?: boolean;
+  measure(target: Target, scale: Scale): Promise<Measurement>;
+}
+
 export function chatRequest({ model, stream, history }: Question): Request {
   const options = stream ? { stream_options: { include_usage: true } } : {};
   return post("/v1/chat/completions", { model, stream, ...options, messages: history ?? HELLO }, CHAT_DELTA);
@@ -127,7 +110,7 @@ export function chatRequest({ model, stream, history }: Question): Request {
 
 export function responsesRequest(
   { model, stream, history }: Question,
-  extra: { store: boolean; previous_response_id?: string },
+  extra: { store: boolean; previous_response_id?: string | undefined },
 ): Request {
   const input = history ?? HELLO;
   return post("/v1/responses", { model, stream, input, ...extra }, RESPONSES_DELTA);

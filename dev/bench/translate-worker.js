@@ -3,7 +3,7 @@ import { connect } from "cloudflare:sockets";
 /**
  * The minimum for a Worker that translates: it makes a chat completion of the request, and an event, or the JSON of a
  * response, of each delta of the answer. It checks and limits nothing, and leaves out every event that is not a delta.
- * With `SOCKETS` it streams over a socket to the model server, as `serve` does.
+ * It streams over a socket to the model server, as `serve` does.
  */
 export default {
   async fetch(request, env, context) {
@@ -11,13 +11,12 @@ export default {
     const { model, input, stream } = await request.json();
     const options = stream ? { stream_options: { include_usage: true } } : {};
     const body = JSON.stringify({ model, messages: input, stream, ...options });
-    if (stream && env.SOCKETS) return events(context, askOverSocket(env.UPSTREAM_ORIGIN, body), true);
+    if (stream) return events(context, askOverSocket(env.UPSTREAM_ORIGIN, body));
     const answer = await fetch(`${env.UPSTREAM_ORIGIN}/v1/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body,
     });
-    if (stream) return events(context, answer.body, false);
     const { choices } = await answer.json();
     const content = [{ type: "output_text", text: choices[0].message.content, annotations: [] }];
     return Response.json({ object: "response", model, output: [{ type: "message", role: "assistant", content }] });
@@ -35,14 +34,14 @@ function askOverSocket(origin, body) {
   return socket.readable;
 }
 
-function events(context, body, isConnection) {
+function events(context, body) {
   const { readable, writable } = new IdentityTransformStream();
-  context.waitUntil(translate(body.getReader(), writable.getWriter(), isConnection));
+  context.waitUntil(translate(body.getReader(), writable.getWriter()));
   return new Response(readable, { headers: { "content-type": "text/event-stream" } });
 }
 
 /** A connection does not end by itself, so that the last event marks the end. */
-async function translate(reader, writer, isConnection) {
+async function translate(reader, writer) {
   const decoder = new TextDecoder();
   let held = "";
   let sequence_number = 0;
@@ -54,7 +53,7 @@ async function translate(reader, writer, isConnection) {
       held = lines.pop();
       let events = "";
       for (const line of lines) {
-        isOver ||= isConnection && line === "data: [DONE]";
+        isOver ||= line === "data: [DONE]";
         if (!line.startsWith("data: {")) continue;
         const delta = JSON.parse(line.slice(6)).choices[0]?.delta.content;
         if (!delta) continue;
@@ -66,7 +65,7 @@ async function translate(reader, writer, isConnection) {
       if (events !== "") await writer.write(encoder.encode(events));
     }
     await writer.close();
-    if (isConnection) await reader.cancel();
+    await reader.cancel();
   } catch {
     // The client has left.
     await reader.cancel().catch(() => {});

@@ -3,11 +3,10 @@
  *
  * The simulator decides every byte (so the wire shape is vLLM's), but a simulator that makes its tokens anew would be
  * slower than what is measured. A replay costs one write of bytes that are already framed as HTTP chunks. This server
- * adds the settings `tps` (a chunk per tick instead of all at once), `prompt=N` (a completion answers a prompt that is
- * longer by N tokens, whose ids its first event repeats) and `live=TAG` (no replay: the simulator itself answers, and
- * can continue a broken answer). It adds the paths `GET /prompt-bytes`, `GET /log` (the times of each request and of
- * its end, since the first `GET /log` or the last `GET /log?reset`), and `/v1/responses` (vllm-responses.ts), which
- * other gateways use.
+ * adds the settings `tps` (a chunk per tick instead of all at once) and `live=TAG` (no replay: the simulator itself
+ * answers, and can continue a broken answer). It adds the paths `GET /log` (the times of each request and of its end,
+ * since the first `GET /log` or the last `GET /log?reset`), and `/v1/responses` (vllm-responses.ts), which other
+ * gateways use.
  *
  * npx node dev/bench/upstream.ts PORT [MODEL...]      the models are those that `/v1/models` lists
  */
@@ -25,7 +24,6 @@ interface Recording {
 const simulator = createSimulator({ record: false });
 const recordings = new Map<string, Promise<Recording>>();
 const served = process.argv.slice(3);
-let promptBytes = 0;
 
 function recording(path: string, model: string, stream: boolean, interval: number): Promise<Recording> {
   const key = `${path} ${stream} ${interval} ${model}`;
@@ -59,15 +57,8 @@ async function recordResponses(model: string, stream: boolean): Promise<Recordin
 }
 
 function simulate(path: string, model: string, stream: boolean, interval: number): Promise<Response> {
-  const { name, settings } = splitName(model);
-  const promptTokens = Number(settings.get("prompt") ?? 0);
-  settings.delete("prompt");
-  const request = {
-    ...(path === "/v1/completions" ? completion(promptTokens) : { messages: [{ role: "user", content: "Hello" }] }),
-    model: settings.size > 0 ? `${name}?${settings}` : name,
-    stream,
-    stream_interval: interval,
-  };
+  const messages = [{ role: "user", content: "Hello" }];
+  const request = { model, messages, stream, stream_interval: interval };
   const body = JSON.stringify(stream ? { ...request, stream_options: { include_usage: true } } : request);
   const headers = { "content-type": "application/json" };
   return simulator.fetch(new Request(`http://simulator${path}`, { method: "POST", headers, body }));
@@ -87,23 +78,6 @@ function streamed(response: Response, bodies: readonly Uint8Array[]): Recording 
   return { head, chunks, whole: Buffer.concat([head, ...chunks]) };
 }
 
-/** "Hello" to gpt-oss, after `promptTokens` tokens of instructions, in the form of this project's Worker. */
-function completion(promptTokens: number): Record<string, unknown> {
-  const instructions =
-    promptTokens === 0 ? "" : `<|start|>developer<|message|># Instructions\n\n${"a ".repeat(promptTokens)}<|end|>`;
-  return {
-    prompt:
-      "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n\nReasoning: medium\n\n" +
-      "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>" +
-      `${instructions}<|start|>user<|message|>Hello<|end|><|start|>assistant`,
-    // The rest of the window, as the Worker sends it; null would mean 16.
-    max_tokens: 130_000,
-    return_token_ids: true,
-    skip_special_tokens: false,
-    stop_token_ids: [200002, 200012],
-  };
-}
-
 function httpHead(response: Response, framing: string): Buffer {
   const type = response.headers.get("content-type") ?? "";
   return Buffer.from(`HTTP/1.1 ${response.status} OK\r\ncontent-type: ${type}\r\n${framing}\r\n\r\n`);
@@ -115,15 +89,11 @@ function httpChunk(bytes: Uint8Array): Buffer {
 
 /** Separates `tps` from a model name. */
 function splitPace(name: string): { model: string; tps: number } {
-  const { name: base, settings } = splitName(name);
+  const [base = "", query = ""] = name.split("?", 2);
+  const settings = new URLSearchParams(query);
   const tps = Number(settings.get("tps") ?? 0);
   settings.delete("tps");
   return { model: settings.size > 0 ? `${base}?${settings}` : base, tps };
-}
-
-function splitName(model: string): { name: string; settings: URLSearchParams } {
-  const [name = "", query = ""] = model.split("?", 2);
-  return { name, settings: new URLSearchParams(query) };
 }
 
 /** One request for tokens. Unix milliseconds, with fractions. `tag` is the model's `live`. */
@@ -163,7 +133,6 @@ function noteRequest(tag: string): () => void {
 }
 
 function own(path: string): unknown {
-  if (path === "/prompt-bytes") return { bytes: promptBytes };
   if (path === "/v1/models") return { object: "list", data: served.map(modelCard) };
   if (!path.startsWith("/log")) return {};
   if (log === undefined || path.endsWith("?reset")) log = { requests: [], mostOpen: open };
@@ -171,8 +140,7 @@ function own(path: string): unknown {
 }
 
 function modelCard(id: string) {
-  const root = id.includes("gpt-oss") ? "openai/gpt-oss-20b" : "simulator";
-  return { id, object: "model", created: 0, owned_by: "vllm", root, parent: null, max_model_len: 131_072 };
+  return { id, object: "model", created: 0, owned_by: "vllm", root: "simulator", parent: null, max_model_len: 131_072 };
 }
 
 const MODEL = Buffer.from('"model":"');
@@ -190,7 +158,6 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
     );
     return;
   }
-  promptBytes = body.length;
   const name =
     (path === "/v1/responses" ? textBehind(body, ASKED, ";") : undefined) ?? textBehind(body, MODEL, '"') ?? "";
   const tag = LIVE.exec(name)?.[1];

@@ -10,7 +10,7 @@ import { parseArgs } from "node:util";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd } from "../../test/workerd/process.ts";
 import { machineLine } from "../bench/processes.ts";
-import { median, quantile } from "../bench/statistics.ts";
+import { median, quantile } from "../bench/tables.ts";
 import { ndcg, recall } from "./scores.ts";
 import { type Answer, readPeers, Server, WAYS } from "./servers.ts";
 

@@ -1,9 +1,9 @@
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type EmbeddingServer, serveEmbeddings } from "../../dev/bench/embedding-server.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { eventually } from "../e2e/support.ts";
 import { newSeed, randomFrom } from "../random.ts";
+import { type EmbeddingServer, serveEmbeddings } from "../tools/embedding-server.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 

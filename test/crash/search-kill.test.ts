@@ -1,10 +1,10 @@
 import OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { type EmbeddingServer, serveEmbeddings } from "../../dev/bench/embedding-server.ts";
 import { IMAGE_SERVER_MODEL, type ImageServer, serveImages } from "../../dev/image-server/server.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { eventually } from "../e2e/support.ts";
 import { newSeed, randomFrom } from "../random.ts";
+import { type EmbeddingServer, serveEmbeddings } from "../tools/embedding-server.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf } from "./reader.ts";

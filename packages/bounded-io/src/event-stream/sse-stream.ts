@@ -1,7 +1,7 @@
 /**
  * A server-sent event stream to one client. Events are gathered as text and written when `flush` is called; during a
  * write, more are gathered, so a fast model costs one write per batch and a slow one has no added latency. A native
- * IdentityTransformStream carries the bytes: it is several times cheaper than a JS stream (docs/benchmarks.md) and
+ * IdentityTransformStream carries the bytes: it is several times cheaper than a JS stream (docs/benchmarks-results.md) and
  * fails as soon as the client disconnects.
  */
 

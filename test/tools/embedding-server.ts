@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { randomFrom } from "../../test/random.ts";
+import { randomFrom } from "../random.ts";
 
 /** An embedding server without a model. A text always has the same embedding, and making it takes microseconds. */
 export interface EmbeddingServer {
@@ -25,7 +25,7 @@ const ENDS = 4_096;
 /** The share of a text's elements that comes from its cluster. */
 const SHARED = 3 / 4;
 
-export async function serveEmbeddings(dimensions: number, { isCounting = true } = {}): Promise<EmbeddingServer> {
+export async function serveEmbeddings(dimensions: number): Promise<EmbeddingServer> {
   const shared = Math.floor(dimensions * SHARED);
   const heads = lazily(CLUSTERS, (index) => elements(index, shared));
   const tails = lazily(ENDS, (index) => elements(CLUSTERS + index, dimensions - shared));
@@ -51,7 +51,7 @@ export async function serveEmbeddings(dimensions: number, { isCounting = true } 
     }
     const { input } = JSON.parse(body) as { input: string | string[] };
     const texts = [input].flat();
-    if (isCounting) for (const text of texts) answered.set(text, (answered.get(text) ?? 0) + 1);
+    for (const text of texts) answered.set(text, (answered.get(text) ?? 0) + 1);
     const data = texts.map(
       (text, index) => `{"object":"embedding","index":${index},"embedding":"${embeddingOf(text)}"}`,
     );
