@@ -1,5 +1,4 @@
 import { DatabaseSync } from "node:sqlite";
-import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
 
 /**
  * Files in a backup. A directory lists files whose bytes are in other objects, which are copied at other moments. So
@@ -13,16 +12,15 @@ const TABLES = ["file", "part", "removed", "used_by", "vector_store"];
 
 /**
  * Removes from the later copy of a directory all rows that are not in the earlier one. `before` is a file that may not
- * exist. False if the copy stays unchanged: nothing was added or deleted, or a version with other tables wrote it.
+ * exist. False if the copy stays unchanged: it lists nothing, or nothing was added or deleted.
  */
 export function withdrawUnsure(after: string, before: string | undefined, now = Date.now()): boolean {
   using database = new DatabaseSync(after);
-  if (versionOf(database, "main") !== SCHEMA_VERSIONS.FileDirectory) return false;
+  if (!has(database, "main", "file")) return false;
   database.prepare("ATTACH DATABASE ? AS before").run(before ?? ":memory:");
-  const known = versionOf(database, "before");
-  if (known === undefined) {
+  if (!has(database, "before", "file")) {
     for (const table of TABLES) database.exec(`CREATE TABLE before.${table} AS SELECT * FROM main.${table} LIMIT 0`);
-  } else if (known !== SCHEMA_VERSIONS.FileDirectory) return false;
+  }
   database.exec("BEGIN");
   database.exec(`CREATE TEMP TABLE unsure AS
     SELECT key FROM main.file WHERE key NOT IN (SELECT key FROM before.file)
@@ -47,11 +45,6 @@ export function withdrawUnsure(after: string, before: string | undefined, now = 
   }
   database.exec("COMMIT");
   return isChanged;
-}
-
-function versionOf(database: DatabaseSync, schema: "main" | "before"): number | undefined {
-  if (!has(database, schema, "schema_version")) return undefined;
-  return Number(database.prepare(`SELECT version FROM ${schema}.schema_version`).get()?.version);
 }
 
 function has(database: DatabaseSync, schema: "main" | "before", table: string): boolean {

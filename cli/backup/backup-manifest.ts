@@ -6,6 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
 import { EXIT, Refusal } from "../serve/refusal.ts";
+import { checkFormat, FORMAT } from "../serve/written-by.ts";
 
 /**
  * A backup: a folder for each class with a SQLite file for each object, as in a data folder, and a manifest with the
@@ -13,9 +14,6 @@ import { EXIT, Refusal } from "../serve/refusal.ts";
  */
 
 export const MANIFEST_FILE = "backup.json";
-
-/** The version of the manifest. */
-const FORMAT = 1;
 
 /** A class's list of alarms. */
 export const METADATA_FILE = "metadata.sqlite";
@@ -42,15 +40,13 @@ const manifest = z.object({
   format: z.literal(FORMAT),
   /** The version of the program that made the backup. */
   version: z.string(),
-  /** The versions of the tables of each class; null if the data folder did not have them. */
-  schema: z.record(z.string(), z.int()).nullable(),
+  /** The versions of the tables of each class. */
+  schema: z.record(z.string(), z.int()),
   started_at: z.iso.datetime(),
   ended_at: z.iso.datetime(),
   files: z.array(file),
-  /**
-   * The number of files whose bytes are in a bucket, and not in the backup; backups of earlier versions do not have it.
-   */
-  in_buckets: bucketFiles.optional(),
+  /** The number of files whose bytes are in a bucket, and not in the backup. */
+  in_buckets: bucketFiles,
 });
 
 export type BackupFile = z.output<typeof file>;
@@ -65,7 +61,7 @@ export function readManifest(folder: string): BackupManifest {
   return parseManifest(readFileSync(path, "utf8"), path);
 }
 
-/** Reads the text of a manifest; `path` names it in the Refusal of one that is damaged, or of a newer version. */
+/** Reads the text of a manifest; `path` names it in the Refusal of one that is damaged, or of a version that this one does not follow. */
 export function parseManifest(text: string, path: string): BackupManifest {
   let value: unknown;
   try {
@@ -73,10 +69,8 @@ export function parseManifest(text: string, path: string): BackupManifest {
   } catch {
     throw damaged(path);
   }
-  const { format } = z.object({ format: z.number() }).catch({ format: Number.NaN }).parse(value);
-  if (format > FORMAT) {
-    throw new Refusal(EXIT.configuration, `${path} was made by a newer version of responses-edge (format ${format}).`);
-  }
+  const { format } = z.object({ format: z.int() }).catch({ format: FORMAT }).parse(value);
+  checkFormat(format, `The backup ${path}`);
   const { data } = manifest.safeParse(value);
   if (!data) throw damaged(path);
   return data;

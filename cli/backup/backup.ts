@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join, resolve, sep } from "node:path";
-import { readMarker, tablesOf } from "../serve/data-folder.ts";
+import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
+import { checkMarker, readMarker } from "../serve/data-folder.ts";
 import { faultText, refuseFullDisk } from "../serve/disk.ts";
 import { version } from "../serve/installation.ts";
 import { EXIT, Refusal } from "../serve/refusal.ts";
@@ -72,7 +73,7 @@ export async function backUp(data: string, store: BackupStore, needsAll: boolean
   try {
     checkThereIsData(source);
     const classes = classFolders(source);
-    const marker = readMarker(source);
+    const marker = checkMarker(source);
     const copier = new Copier(source, store);
     if (needsAll) await checkFreeDisk(source, classes, store.folder);
     await copier.copyDirectoriesBefore();
@@ -84,7 +85,7 @@ export async function backUp(data: string, store: BackupStore, needsAll: boolean
     const { files, unchanged, damaged, inBuckets } = copier;
     await store.finish({
       version,
-      schema: marker ? tablesOf(marker) : null,
+      schema: marker?.schema ?? SCHEMA_VERSIONS,
       started_at: startedAt.toISOString(),
       ended_at: new Date().toISOString(),
       files,

@@ -2,9 +2,10 @@ import { readdirSync } from "node:fs";
 import { mkdir, rename, rm, rmdir } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import type { Environment } from "../configuration/environment.ts";
-import { checkVersion, isOwnFile, openDataFolder, UNFINISHED_RESTORE, writeMarker } from "../serve/data-folder.ts";
+import { isOwnFile, openDataFolder, UNFINISHED_RESTORE, writeMarker } from "../serve/data-folder.ts";
 import { faultText, refuseFullDisk } from "../serve/disk.ts";
 import { EXIT, Refusal } from "../serve/refusal.ts";
+import { checkWrittenBy } from "../serve/written-by.ts";
 import { eachOf } from "../tools/each-of.ts";
 import {
   type BackupFile,
@@ -40,8 +41,8 @@ export interface RestoreResult {
   bytes: number;
   /** The time at which the backup began: it has everything that was acknowledged before. */
   startedAt: string;
-  /** The number of files whose bytes were in a bucket; undefined if the backup does not have this number. */
-  inBuckets: BucketFiles | undefined;
+  /** The number of files whose bytes were in a bucket. */
+  inBuckets: BucketFiles;
 }
 
 /** The names that an empty folder may contain, besides this program's own files. */
@@ -54,14 +55,14 @@ const AT_ONCE = 4;
 const MAX_NAMED = 5;
 
 /**
- * Throws a Refusal if the backup is incomplete or of a newer version, or the data folder is in use, not empty, or
+ * Throws a Refusal if the backup is incomplete or of a version that this one does not follow, or the data folder is in use, not empty, or
  * cannot be written; then the data folder is unchanged.
  */
 export async function restore({ from, at, environment = {}, data }: RestoreOptions): Promise<RestoreResult> {
   const source = await backupAt(from, at, environment);
   const { manifest, name } = source;
-  const { version, schema, files, started_at: startedAt, in_buckets: inBuckets } = manifest;
-  if (schema) checkVersion({ version, schema }, name);
+  const { files, started_at: startedAt, in_buckets: inBuckets } = manifest;
+  checkWrittenBy(manifest, `The backup ${name}`);
   const missing = await source.missing(files);
   if (missing.length > 0) throw notWhole(name, missing);
   checkEmpty(resolve(data));
@@ -123,10 +124,10 @@ async function copyAll(from: BackupSource, to: string, files: readonly BackupFil
 async function putInPlace(
   folder: string,
   unfinished: string,
-  { version, schema, files }: BackupManifest,
+  { format, version, schema, files }: BackupManifest,
 ): Promise<void> {
   // The marker names the version of the backup, not this one, so that an older program may serve its own data.
-  if (schema) writeMarker(folder, { version, schema });
+  writeMarker(folder, { format, version, schema });
   for (const name of new Set(files.map(({ path }) => dirname(path)))) {
     await rename(join(unfinished, name), join(folder, name));
   }

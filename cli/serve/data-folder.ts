@@ -18,6 +18,7 @@ import { damageIn, type RebuiltList, rebuildAlarmList } from "../tools/alarm-lis
 import { version } from "./installation.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 import { dealShares, shareFolders } from "./shares.ts";
+import { checkWrittenBy, FORMAT } from "./written-by.ts";
 
 /**
  * The folder in which a process stores its objects: a folder for each class, with a SQLite file for each object and
@@ -40,17 +41,14 @@ const ORPHAN_LOOK_MS = 50;
 const SQLITE_BUSY = 5;
 
 const marker = z.object({
+  format: z.int().default(1),
   version: z.string(),
   schema: z.record(z.string(), z.int()),
   /** The number of workers that share the objects, if there are several; 0 while the objects are being moved. */
   workers: z.int().optional(),
 });
 
-/** An entry among the versions of tables, if several workers have a folder: a version without workers refuses it. */
-const WORKERS = "Workers";
-const KNOWN: Readonly<Record<string, number>> = { ...SCHEMA_VERSIONS, [WORKERS]: 1 };
-
-/** The versions that wrote into a folder: the program's, and that of the tables of each class. */
+/** The versions that wrote into a folder. */
 export type Marker = Readonly<z.output<typeof marker>>;
 
 export interface DataFolder {
@@ -69,8 +67,8 @@ export const UNFINISHED_RESTORE = ".restoring";
 
 /**
  * Takes a folder, makes it if it does not exist, distributes its objects among the workers, and records the versions
- * that write into it from now on. Throws a Refusal if the folder is in use, was written by a newer version, or cannot
- * be written; and, except for `restore` itself, after an interrupted restore. The end of this process releases it.
+ * that write into it from now on. Throws a Refusal if the folder is in use, was written by a version that this one
+ * does not follow, or cannot be written; and, except for `restore` itself, after an interrupted restore. The end of this process releases it.
  */
 export async function openDataFolder(
   folder: string,
@@ -148,7 +146,7 @@ export function markDataFolder(path: string): void {
 }
 
 function markerOf(workers = 1): Marker {
-  return { version, schema: workers === 1 ? SCHEMA_VERSIONS : KNOWN, ...(workers !== 1 && { workers }) };
+  return { format: FORMAT, version, schema: SCHEMA_VERSIONS, ...(workers !== 1 && { workers }) };
 }
 
 /** Distributes the objects of a folder among the given number of workers. Returns the number of moved objects. */
@@ -161,15 +159,7 @@ function deal(path: string, workers: number): number | undefined {
   return moved;
 }
 
-/** The versions of tables in a marker. */
-export function tablesOf({ schema: { [WORKERS]: _, ...tables } }: Marker): Marker["schema"] {
-  return tables;
-}
-
-/**
- * The marker of a folder; undefined if there is none, because the folder is new, or was written before there were
- * markers.
- */
+/** The marker of a folder; undefined if there is none, because the folder is new or was repaired. */
 export function readMarker(folder: string): Marker | undefined {
   const file = join(folder, MARKER_FILE);
   if (!existsSync(file)) return undefined;
@@ -178,18 +168,6 @@ export function readMarker(folder: string): Marker | undefined {
   } catch {
     throw new Refusal(EXIT.configuration, `${file} is damaged: it is not in this program's format.`);
   }
-}
-
-/** Throws a Refusal if a marker names versions of tables that this program does not know. */
-export function checkVersion({ version: other, schema }: Marker, folder: string): void {
-  const newer = Object.entries(schema).filter(([name, number]) => number > (KNOWN[name] ?? 0));
-  if (newer.length === 0) return;
-  const what = newer.map(([name, number]) => `${name} ${number}, known here up to ${KNOWN[name] ?? 0}`).join("; ");
-  throw new Refusal(
-    EXIT.configuration,
-    `The data folder ${folder} was written by responses-edge ${other}, which is newer than this one (${version}).`,
-    `Its schema: ${what}. Start that version again, or restore a backup from before it.`,
-  );
 }
 
 function checkRestore(path: string): void {
@@ -207,9 +185,10 @@ export function isOwnFile(name: string): boolean {
   return name.startsWith(LOCK_FILE) || name.startsWith(MARKER_FILE) || name === CONTROL_FILE;
 }
 
-function checkMarker(path: string): Marker | undefined {
+/** Reads the marker of a folder. Throws a Refusal if this program cannot read what was written there. */
+export function checkMarker(path: string): Marker | undefined {
   const noted = readMarker(path);
-  if (noted) checkVersion(noted, path);
+  if (noted) checkWrittenBy(noted, `The data folder ${path}`);
   return noted;
 }
 

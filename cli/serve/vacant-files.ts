@@ -7,9 +7,8 @@ const VACANT_BYTES = 4_096;
 const DATABASE = /^[0-9a-f]{64}\.sqlite$/;
 
 /**
- * Removes the empty databases of a class's folder, and gives their number. Earlier versions made one for each unknown
- * id, and a killed process leaves one for an object that it has just begun. To be called while no process has the
- * folder open.
+ * Removes the empty databases of a class's folder, and gives their number: a killed process leaves one for an object
+ * that it has just begun. To be called while no process has the folder open.
  */
 export function removeVacantFiles(folder: string): number {
   const names = new Set(existsSync(folder) ? readdirSync(folder) : []);

@@ -147,7 +147,7 @@ async function runForeground<Sink extends ClientSink>(
   // The turn outlives this function.
   const owned = scope.move();
   const server = () => modelAccess.upstream.server.config.name;
-  foregroundTurns.set(id, { tenant: spec.tenant ?? "", model: spec.model.name, createdAt, server, abort });
+  foregroundTurns.set(id, { tenant: spec.tenant, model: spec.model.name, createdAt, server, abort });
   const ended = running.then((result) => {
     owned.end(result);
     foregroundTurns.delete(id);

@@ -38,10 +38,10 @@ export interface TurnSpec extends TurnAddress {
   /** As `acceptRequest` gives it. */
   request: CreateRequest;
   model: Model;
-  tenant?: string;
+  tenant: string;
   cacheSalt: string;
   /** Identifies the other turns that share a model server's cache with this one. */
-  affinity?: Affinity | undefined;
+  affinity: Affinity;
   /** The files that the request gives to its container. */
   givenFiles?: readonly GivenFile[];
   /** Unix milliseconds. */
@@ -89,12 +89,11 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
     ? openPast(kept, spec, secrets, config)
     : { past: NO_PAST, known: undefined, request: spec.request };
   if (measured) noteTurn(measured, spec, request, config);
-  const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
+  const { modelAccess = new ModelAccess(config, spec.tenant) } = host;
   const { upstream } = modelAccess;
   const mayHaveTools = request.tools != null || !past.isTextOnly;
   const output = logged?.output ?? [];
-  const moderated =
-    config.guard && moderationOf({ request, tenant: spec.tenant ?? "", input: past.input, output }, config);
+  const moderated = config.guard && moderationOf({ request, tenant: spec.tenant, input: past.input, output }, config);
   const engine = modelAccess.engineFor(spec, model, host);
   return new Turn({
     asked: { request, address: spec, model, cacheSalt, createdAt },
@@ -135,7 +134,7 @@ export async function assemblePrompt(
   const { config, signal } = host;
   const { past, known, request } = openPast(kept, spec, secretsOf(spec, config), config);
   const tools = toolsOf(spec, past, known, host);
-  const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
+  const { modelAccess = new ModelAccess(config, spec.tenant) } = host;
   const engine = modelAccess.engineFor(spec, model, host);
   const source = { asked: { ...spec, request }, past };
   const firstPrompt = () =>
@@ -180,15 +179,13 @@ function noteTurn(
 /** Seals and opens what clients store: compactions, and reasoning for the turn's tenant and model. */
 function secretsOf({ tenant, model }: TurnSpec, config: Config): TurnSecrets {
   const { encryptionKeys, hidesReasoning } = config;
-  // Runs of earlier versions have no tenant, and nothing sealed.
-  const isSealed = tenant !== undefined && encryptionKeys.length > 0;
-  const sealer = isSealed ? createSealer(encryptionKeys, tenant, model.upstream) : undefined;
+  const sealer = encryptionKeys.length > 0 ? createSealer(encryptionKeys, tenant, model.upstream) : undefined;
   return {
     hidesReasoning,
     seal: sealer && { sealer, engine: model.engine },
     // Made on use: few turns have a compaction.
     get compactions() {
-      return compactionCodec(encryptionKeys, tenant ?? "");
+      return compactionCodec(encryptionKeys, tenant);
     },
   };
 }
@@ -222,7 +219,7 @@ function openPast(
 
 /** The hosted tools of the turn, if any. `known` as `openPast` gives it. Throws the 400s of `JoinedSession.of`. */
 function toolsOf(
-  { home, turn, tenant = "", request, givenFiles = [] }: TurnSpec,
+  { home, turn, tenant, request, givenFiles = [] }: TurnSpec,
   { replays, input }: TurnPast,
   known: readonly Item[],
   {

@@ -20,10 +20,10 @@ export interface Affinity {
   beginning?: string | undefined;
 }
 
-/** A turn whose session is wanted. Runs that earlier versions stored have no affinity, and can be continued. */
+/** A turn whose session is wanted. */
 export interface SessionOwner extends TurnAddress {
-  tenant?: string | undefined;
-  affinity?: Affinity | undefined;
+  tenant: string;
+  affinity: Affinity;
 }
 
 /**
@@ -32,7 +32,7 @@ export interface SessionOwner extends TurnAddress {
  * keep their items themselves do not have it: for the router, the client's own name comes first.
  */
 export function sessionOf(owner: SessionOwner, model: string): Session {
-  const { tenant = "", affinity = { isRooted: true } } = owner;
+  const { tenant, affinity } = owner;
   const { isRooted, hint, beginning } = affinity;
   // All keys contain the model, because another model has other replicas and another cache.
   const root = isRooted ? rootKey(tenant, model, treeOf(owner)) : undefined;

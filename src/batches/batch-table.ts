@@ -1,24 +1,20 @@
 import type { BatchEndpoint, BatchFault, BatchStatus } from "@responses-edge/responses-api/platform/batches";
 import type { Identity } from "../contract/grants.ts";
-import type { Schema, Versions } from "../store/objects/schema.ts";
+import type { Schema } from "../store/objects/schema.ts";
 
 /** The batches of a tenant, and the answers of unfinished ones. */
 
-export const BATCH_VERSIONS: Versions = [
-  [
-    "CREATE TABLE batch (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, is_over INTEGER NOT NULL, body TEXT NOT NULL)",
-    "CREATE INDEX batch_open ON batch (seq) WHERE is_over = 0",
-    // The answer to a line; a long one continues in further parts. `input` to `reasoning` are its tokens.
-    `CREATE TABLE answer (
+export const BATCH_TABLES = [
+  "CREATE TABLE batch (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, is_over INTEGER NOT NULL, body TEXT NOT NULL)",
+  "CREATE INDEX batch_open ON batch (seq) WHERE is_over = 0",
+  // The answer to a line; a long one continues in further parts. `input` to `reasoning` are its tokens.
+  `CREATE TABLE answer (
       batch TEXT NOT NULL, line INTEGER NOT NULL, part INTEGER NOT NULL, is_ok INTEGER NOT NULL, body TEXT NOT NULL,
       input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,
       PRIMARY KEY (batch, line, part)) WITHOUT ROWID`,
-  ],
-  [
-    `CREATE TABLE attempt (
+  `CREATE TABLE attempt (
       batch TEXT NOT NULL, line INTEGER NOT NULL, runs INTEGER NOT NULL, tries INTEGER NOT NULL,
       PRIMARY KEY (batch, line)) WITHOUT ROWID`,
-  ],
 ];
 
 /** Most UTF-16 units of an answer in one row: at most 1.8 MB. */

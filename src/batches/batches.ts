@@ -9,10 +9,11 @@ import type { Quota } from "../store/limits/quota-object.ts";
 import { OwnedObject } from "../store/objects/owned-object.ts";
 import { pendingBatches } from "../store/objects/pending-work.ts";
 import { Schema } from "../store/objects/schema.ts";
+import { MIGRATIONS } from "../store/objects/schema-versions.ts";
 import { announce } from "../store/tenant/webhooks/announcing.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { BatchJob } from "./batch-job.ts";
-import { BATCH_VERSIONS, type BatchRecord, BatchTable, type Counts, OVER, type Tokens } from "./batch-table.ts";
+import { BATCH_TABLES, type BatchRecord, BatchTable, type Counts, OVER, type Tokens } from "./batch-table.ts";
 
 /**
  * The longest work of one alarm, after which it waits for requests in progress. The platform ends an alarm that runs
@@ -46,7 +47,7 @@ export class Batches extends OwnedObject<BatchEnv> {
 
   constructor(state: DurableObjectState, env: BatchEnv) {
     super(state, env, "BATCHES");
-    this.#schema = new Schema(state.storage, BATCH_VERSIONS);
+    this.#schema = new Schema(state.storage, BATCH_TABLES, MIGRATIONS.Batches);
     this.#table = new BatchTable(this.#schema);
   }
 

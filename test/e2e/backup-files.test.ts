@@ -123,9 +123,3 @@ it("a new directory lists no files, and one without writes stays unchanged", () 
   expect(read(other, "SELECT key FROM file")).toEqual([]);
   expect(read(other, "SELECT key FROM removed")).toEqual(["a", "b"]);
 });
-
-it("a directory of another version stays unchanged", () => {
-  const old = copyWith({ files: ["a"] });
-  read(old, "UPDATE schema_version SET version = 2 RETURNING version");
-  expect(withdrawUnsure(old, undefined)).toBe(false);
-});

@@ -359,7 +359,12 @@ describe("a refusal with a reason", () => {
       /^65: .* is damaged/,
     ],
     ["its schema is newer", () => withManifest((manifest) => (manifest.schema = { Home: 99 })), /^78: .* newer/],
-    ["its format is newer", () => withManifest((manifest) => (manifest.format = 2)), /^78: .* newer/],
+    ["its format is newer", () => withManifest((manifest) => (manifest.format = 3)), /^78: .* newer/],
+    [
+      "it was made before the first release",
+      () => withManifest((manifest) => (manifest.format = 1)),
+      /^78: The backup .* before the first release/,
+    ],
   ])("is the answer to a restore where %s", async (_, damaged, words) => {
     const into = newFolder("data");
     expect(await refused(restore({ from: damaged(), data: into }))).toMatch(words);

@@ -7,7 +7,6 @@ import { join } from "node:path";
 import { connect } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
-import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
 import {
   certificate,
   cleanUp,
@@ -236,15 +235,22 @@ describe("its data folder", () => {
     await first.exited;
   });
 
-  it("is refused if it has a newer schema, and stays unchanged", async () => {
+  it.each([
+    [
+      "of a newer schema",
+      { format: 2, version: "9.0.0", schema: { Home: 9 } },
+      "by responses-edge 9.0.0, which is newer",
+    ],
+    ["of a newer form", { format: 3, version: "9.0.0", schema: {} }, "by a newer version of responses-edge"],
+    ["of before the first release", { version: "0.1.0", schema: { Home: 8 } }, "before the first release"],
+  ])("%s is refused, and stays unchanged", async (_, written, reason) => {
     const variables = least();
     const marker = join(variables.STATE_DIRECTORY ?? "", "responses-edge.json");
-    const newer = JSON.stringify({ version: "9.0.0", schema: { ...SCHEMA_VERSIONS, Home: SCHEMA_VERSIONS.Home + 1 } });
-    writeFileSync(marker, newer);
+    writeFileSync(marker, JSON.stringify(written));
     const [code, output] = await run(variables);
     expect(code).toBe(78);
-    expect(output).toContain("was written by responses-edge 9.0.0, which is newer than this one");
-    expect(readFileSync(marker, "utf8")).toBe(newer);
+    expect(output).toContain(`was written ${reason}`);
+    expect(readFileSync(marker, "utf8")).toBe(JSON.stringify(written));
   });
 
   it("is reported if it cannot be written", async () => {

@@ -11,7 +11,7 @@ import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/serve/workerd.ts";
 
 /**
  * Names under which data is stored. With another name a deployment would have no data (docs/self-hosting.md). Expectations
- * may be added here, never changed. `test/e2e/upgrade.test.ts` shows the same with a data folder of an earlier version.
+ * may be added here, never changed.
  */
 
 const settings = readFileSync(new URL("../../wrangler.toml", import.meta.url), "utf8");

@@ -16,7 +16,7 @@ import { eventViolations, memberViolations } from "../conformance/schemas.ts";
 /** Facts about every hosted tool. A new tool needs a sample here. */
 
 interface Sample {
-  /** The log's record of its call, in the form of earlier versions. */
+  /** The log's record of its call. */
   tool: CalledTool & Record<string, unknown>;
   /** The name that a chat model writes, and the recorded one. */
   written: string;

@@ -26,6 +26,7 @@ function specOf(body: object): TurnSpec {
     model,
     tenant: "tenant",
     cacheSalt: "salt",
+    affinity: { isRooted: true },
     createdAt: Date.now(),
   };
 }

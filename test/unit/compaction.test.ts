@@ -282,6 +282,7 @@ describe.each([
     model: { name, upstream: name, engine },
     tenant: "tenant",
     cacheSalt: "salt",
+    affinity: { isRooted: true },
     createdAt: Date.now(),
   };
 

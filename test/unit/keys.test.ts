@@ -3,23 +3,14 @@ import { env } from "cloudflare:workers";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { BATCH_VERSIONS } from "../../src/batches/batch-table.ts";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { grants, hasHost, hasModel, policyOf, restrictedConfig } from "../../src/contract/grants.ts";
 import { isMinted, isMintedForm, mintKey, newMint } from "../../src/store/deployment/keys/api-keys.ts";
 import { AgeingCache } from "../../src/store/deployment/keys/key-cache.ts";
-import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/deployment/keys/key-directory.ts";
-import { SCHEMA_VERSION } from "../../src/store/home/tables.ts";
-import { QUOTA_VERSIONS } from "../../src/store/limits/quota-object.ts";
+import { AuditLog, DIRECTORY_TABLES } from "../../src/store/deployment/keys/key-directory.ts";
+import { QUOTA_TABLES } from "../../src/store/limits/quota-object.ts";
 import { UsageStore } from "../../src/store/limits/usage.ts";
 import { Schema } from "../../src/store/objects/schema.ts";
-import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
-import { FILE_DIRECTORY_VERSIONS } from "../../src/store/tenant/files/directory-tables.ts";
-import { FILE_BYTES_VERSIONS } from "../../src/store/tenant/files/file-bytes.ts";
-import { FileTable } from "../../src/store/tenant/files/file-table.ts";
-import { RESPONSE_INDEX_VERSIONS } from "../../src/store/tenant/response-index/response-index.ts";
-import { VECTOR_STORE_VERSIONS } from "../../src/store/tenant/vector-stores/tables.ts";
-import { WEBHOOK_VERSIONS } from "../../src/store/tenant/webhooks/webhooks.ts";
 import { counted } from "../hostile/counting.ts";
 
 /** An object whose storage a test may use freely. */
@@ -160,106 +151,11 @@ describe("an estimate of tokens", () => {
   });
 });
 
-describe("the schema of an object", () => {
-  const V1 = [["CREATE TABLE t (a TEXT NOT NULL)"]];
-  const V2 = [...V1, ["ALTER TABLE t ADD COLUMN b INTEGER NOT NULL DEFAULT 7", "CREATE TABLE u (c TEXT)"]];
-
-  it("is migrated with its rows, once, and as a whole", async () => {
-    await runInDurableObject(emptyObject(), (_, { storage }) => {
-      const { sql } = storage;
-      new Schema(storage, V1).open();
-      sql.exec("INSERT INTO t (a) VALUES ('kept')");
-      expect(new Schema(storage, V2).version).toBe(1);
-      expect(() => new Schema(storage, [...V2, ["NO SQL"]]).open()).toThrow();
-      expect(new Schema(storage, V2).version).toBe(1);
-      expect(sql.exec("SELECT * FROM t").toArray()).toEqual([{ a: "kept" }]);
-      const schema = new Schema(storage, V2);
-      schema.open();
-      schema.open();
-      expect(schema.version).toBe(2);
-      expect(sql.exec("SELECT * FROM t").toArray()).toEqual([{ a: "kept", b: 7 }]);
-    });
-  });
-
-  it("is not made by reading", async () => {
-    await runInDurableObject(emptyObject(), (_, { storage }) => {
-      const schema = new Schema(storage, V2);
-      expect([schema.version, schema.rows("SELECT 1 FROM keys")]).toEqual([0, []]);
-      const tables = storage.sql.exec("SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_cf\\_%' ESCAPE '\\'");
-      expect(tables.toArray()).toEqual([]);
-    });
-  });
-
-  /** The tables of version 1. They are copies on purpose, because a released version never changes. */
-  it("of version 1 is unchanged", () => {
-    const text = (versions: readonly (readonly string[])[]) => versions[0]?.map((each) => each.replaceAll(/\s+/g, " "));
-    expect(text(DIRECTORY_VERSIONS)).toEqual([
-      "CREATE TABLE keys (id TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID",
-      "CREATE INDEX keys_of_tenant ON keys (tenant, id)",
-      "CREATE TABLE secrets ( sha256 TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL, expires_at INTEGER) WITHOUT ROWID",
-      "CREATE INDEX secrets_of_key ON secrets (key)",
-      "CREATE TABLE tenants (tenant TEXT NOT NULL PRIMARY KEY, limits TEXT NOT NULL) WITHOUT ROWID",
-      "CREATE TABLE mint (secret TEXT NOT NULL)",
-      "CREATE TABLE audit ( seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, kind TEXT NOT NULL, type TEXT NOT NULL, tenant TEXT NOT NULL, body TEXT NOT NULL)",
-    ]);
-    expect(text(QUOTA_VERSIONS)).toEqual([
-      "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
-      "CREATE TABLE usage ( start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL, PRIMARY KEY (start, key, model)) WITHOUT ROWID",
-      "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID",
-    ]);
-    expect(text(QUOTA_VERSIONS.slice(2))).toEqual([
-      "CREATE TABLE used ( start INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL, requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, units REAL NOT NULL, cost REAL NOT NULL, PRIMARY KEY (start, key, kind, model)) WITHOUT ROWID",
-      "INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost) SELECT start, key, 'completions', model, requests, input, cached, output, 0, cost FROM usage",
-      "DROP TABLE usage",
-    ]);
-    expect(text(QUOTA_VERSIONS.slice(1))).toEqual([
-      "CREATE TABLE stored ( home TEXT NOT NULL, key TEXT NOT NULL, bytes INTEGER NOT NULL, responses INTEGER NOT NULL, conversations INTEGER NOT NULL, PRIMARY KEY (home, key)) WITHOUT ROWID",
-    ]);
-  });
-
-  it("of a directory of files of version 2 can be opened: uploads go on, and stored files are counted", async () => {
-    await runInDurableObject(emptyObject(), (_, { storage }) => {
-      const old = new Schema(storage, FILE_DIRECTORY_VERSIONS.slice(0, 2));
-      const insert = "INSERT INTO file (key, owner, purpose, bytes, created_at, body) VALUES (?, ?, 'batch', ?, 1, ?)";
-      const body = JSON.stringify({ filename: "a.txt", mimeType: null, parts: [0] });
-      old.write(insert, "f1", "k1", 10, body);
-      old.write(insert, "f2", "k2", 20, body);
-      old.write("INSERT INTO unfinished (key, owner, bytes, touched_at) VALUES ('f3', 'k1', 5, 1000)");
-      old.write("INSERT INTO removed (key, at, tries) VALUES ('f4', 0, 3)");
-      old.write("INSERT INTO vector_store (id) VALUES ('vs_1')");
-      const files = new FileTable(new Schema(storage, FILE_DIRECTORY_VERSIONS));
-      expect(files.find("f1", 0)).toMatchObject({ bytes: 10, filename: "a.txt", at: "rows" });
-      expect(files.toRemove(10, 1)).toEqual([{ key: "f4", tries: 3, kept: null }]);
-      expect(files.touch({ key: "f3", part: 0, bytes: 7 }, NO_LIMITS, 2_000)).toBe(true);
-      const most = (bytes: number) => ({ ...NO_LIMITS, key: { files: 2, bytes } });
-      files.check(most(17), "k1", { files: 0, bytes: 0 });
-      expect(() => files.check(most(16), "k1", { files: 0, bytes: 0 })).toThrow("storage quota");
-    });
-  });
-});
-
-const NO_LIMIT = { files: null, bytes: null };
-const NO_LIMITS = { tenant: NO_LIMIT, key: NO_LIMIT };
-
-it("objects and the other programs have the same versions of tables", () => {
-  expect(SCHEMA_VERSIONS).toEqual({
-    Home: SCHEMA_VERSION,
-    KeyDirectory: DIRECTORY_VERSIONS.length,
-    Quota: QUOTA_VERSIONS.length,
-    FileDirectory: FILE_DIRECTORY_VERSIONS.length,
-    FileBytes: FILE_BYTES_VERSIONS.length,
-    VectorStore: VECTOR_STORE_VERSIONS.length,
-    Webhooks: WEBHOOK_VERSIONS.length,
-    Batches: BATCH_VERSIONS.length,
-    ResponseIndex: RESPONSE_INDEX_VERSIONS.length,
-  });
-});
-
 const hour = (no: number) => no * 3_600_000;
 
 it("usage drops old rows, but not vector stores' present sizes", async () => {
   await runInDurableObject(emptyObject(), (_, { storage }) => {
-    const usage = new UsageStore(new Schema(storage, QUOTA_VERSIONS));
+    const usage = new UsageStore(new Schema(storage, QUOTA_TABLES));
     const used = { model: "m", requests: 1, input: 1, cached: 0, output: 1, cost: 0 };
     usage.add("key_1", [used], hour(1), hour(1_000));
     const kept = [1, 70, 7];
@@ -280,33 +176,10 @@ it("usage drops old rows, but not vector stores' present sizes", async () => {
   });
 });
 
-it("usage of an earlier version, with a row for each size of a vector store, is read", async () => {
-  await runInDurableObject(emptyObject(), (_, { storage }) => {
-    const old = new Schema(storage, QUOTA_VERSIONS.slice(0, 3));
-    const sizes = [
-      [1, "vs_a", 10],
-      [1, "vs_b", 5],
-      [3, "vs_a", 0],
-      [4, "vs_c", 2],
-      [5, "vs_b", 6],
-    ] as const;
-    for (const [at, store, bytes] of sizes) {
-      const insert = `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
-        VALUES (?, '', 'vector_stores', ?, 0, 0, 0, 0, ?, 0)`;
-      old.write(insert, hour(at), store, bytes);
-    }
-    const usage = new UsageStore(new Schema(storage, QUOTA_VERSIONS));
-    expect(usage.storeBytes([1, 2, 3, 4, 5, 6].map(hour))).toEqual([0, 15, 15, 5, 7, 8]);
-    for (const [store, bytes] of Object.entries({ vs_a: 0, vs_b: 16, vs_c: 0 })) usage.noteStore(store, bytes, hour(9));
-    expect(usage.storeBytes([9, 10].map(hour))).toEqual([8, 16]);
-    expect(usage.read({ from: 0, until: hour(100) })).toEqual([]);
-  });
-});
-
 describe("the audit log", () => {
   it("removes old rows, and the oldest rows of a kind with too many; the other kind's rows stay", async () => {
     await runInDurableObject(emptyObject(), (_, { storage }) => {
-      const schema = new Schema(storage, DIRECTORY_VERSIONS);
+      const schema = new Schema(storage, DIRECTORY_TABLES);
       const log = new AuditLog(schema, 200);
       const event = { type: "response.deleted", actor: "key_1", tenant: "t", target: "resp_1" };
       log.add({ ...event, type: "api_key.created" }, "admin", 1_000, 10_000);

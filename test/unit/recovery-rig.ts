@@ -272,8 +272,9 @@ export class Run {
       input: typeof input === "string" ? [userMessage(input)] : input,
       model: { name: "m", upstream: "m", engine },
       cacheSalt: saltOfTest(),
+      affinity: { isRooted: true },
       ...(withheld && { withheld }),
-      ...(tenant && { tenant }),
+      tenant: tenant ?? "",
       inConversation: false,
     };
     this.#access = access;

@@ -1,7 +1,7 @@
 import { asLink, CitationMarks } from "@responses-edge/hosted-tools/browser/citation-marks";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { ModelDelta } from "@responses-edge/turn/contract/engine";
-import { isRecord, parseRecord, recordLine, type TurnRecord } from "@responses-edge/turn/records";
+import { isRecord } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import type { Sealer } from "@responses-edge/turn/sealed-content/sealing";
 import { newTurnState, type TurnState } from "@responses-edge/turn/state";
@@ -214,20 +214,5 @@ describe("the state of a turn", () => {
     const event = (type: string, sequence_number: number) => JSON.stringify({ type, sequence_number });
     expect(() => readLoggedTurn([event("response.audio.delta", 0)])).toThrow(SyntaxError);
     expect(() => readLoggedTurn([event("response.created", 0), event("response.in_progress", 2)])).toThrow(SyntaxError);
-  });
-});
-
-describe("a record", () => {
-  const answering = { items: 1, replays: [], trailing: [{ a: 1 }], usage: null, calls: [], again: [] };
-
-  it.each<[TurnRecord, string]>([
-    [{ buffered: "【" }, '[{"held":"【"}]'],
-    [{ round: { trailing: [{ a: 1 }] } }, '[{"round":{"loose":[{"a":1}]}}]'],
-    [{ answering }, '[{"answering":{"items":1,"replays":[],"loose":[{"a":1}],"usage":null,"calls":[],"again":[]}}]'],
-    [{ sampled: { ids: [1] } }, '[{"sampled":{"ids":[1]}}]'],
-    [{ lost: { all: 2, reasoning: 1 } }, '[{"lost":{"all":2,"reasoning":1}}]'],
-  ])("%j is stored under the keys of earlier versions", (record, line) => {
-    expect(recordLine(record)).toBe(line);
-    expect(parseRecord(line)).toEqual(record);
   });
 });

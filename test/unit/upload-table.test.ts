@@ -2,7 +2,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, it } from "vitest";
 import { Schema } from "../../src/store/objects/schema.ts";
-import { FILE_DIRECTORY_VERSIONS } from "../../src/store/tenant/files/directory-tables.ts";
+import { FILE_DIRECTORY_TABLES } from "../../src/store/tenant/files/directory-tables.ts";
 import { FileTable } from "../../src/store/tenant/files/file-table.ts";
 import { type UploadRecord, UploadTable } from "../../src/store/tenant/files/upload-table.ts";
 
@@ -22,7 +22,7 @@ const pending: UploadRecord = {
 
 async function inTables(body: (uploads: UploadTable, files: FileTable) => void) {
   await runInDurableObject(env.QUOTAS.getByName(crypto.randomUUID()), (_, { storage }) => {
-    const schema = new Schema(storage, FILE_DIRECTORY_VERSIONS);
+    const schema = new Schema(storage, FILE_DIRECTORY_TABLES);
     const files = new FileTable(schema);
     body(new UploadTable(schema, files), files);
   });

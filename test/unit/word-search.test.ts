@@ -2,7 +2,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, it } from "vitest";
 import { Schema } from "../../src/store/objects/schema.ts";
-import { VECTOR_STORE_VERSIONS } from "../../src/store/tenant/vector-stores/tables.ts";
+import { VECTOR_STORE_TABLES } from "../../src/store/tenant/vector-stores/tables.ts";
 import { chunksByWords } from "../../src/store/tenant/vector-stores/word-search.ts";
 
 /** The results of a query's words, and the number of matches that are ranked. */
@@ -12,7 +12,7 @@ const CHUNKS = 12_000;
 /** Searches a store in which each chunk has "common" and "usual", two in three "frequent", and three chunks "rare". */
 function searchIn(query: string, depth = 5): Promise<{ found: number[]; statements: string[] }> {
   return runInDurableObject(env.VECTOR_STORES.getByName(`tenant:${crypto.randomUUID()}`), async (_, { storage }) => {
-    const schema = new Schema(storage, VECTOR_STORE_VERSIONS);
+    const schema = new Schema(storage, VECTOR_STORE_TABLES);
     schema.open();
     const numbers = `WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < ${CHUNKS})`;
     schema.write(

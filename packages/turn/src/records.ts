@@ -73,35 +73,16 @@ export interface CallAnswer {
   messages: RawMessage[];
 }
 
-/** Records as they are stored. Some keys differ from the code's names, because earlier versions have stored them. */
-type StoredRecord =
-  | Exclude<TurnRecord, { buffered: string } | { answering: AnsweringRecord } | { round: object }>
-  | { held: string }
-  | { answering: Omit<AnsweringRecord, "trailing"> & { loose: RawMessage[] } }
-  | { round: { loose: RawMessage[] } };
-
 export function isRecord(line: string): boolean {
   return line.startsWith("[");
 }
 
 export function recordLine(record: TurnRecord): string {
-  return JSON.stringify([toStored(record)]);
+  return JSON.stringify([record]);
 }
 
 /** Reads the line of a record. Throws SyntaxError if the line is invalid. */
 export function parseRecord(line: string): TurnRecord {
-  const [stored] = JSON.parse(line) as [StoredRecord];
-  if ("held" in stored) return { buffered: stored.held };
-  if ("round" in stored) return { round: { trailing: stored.round.loose } };
-  if (!("answering" in stored)) return stored;
-  const { loose, ...rest } = stored.answering;
-  return { answering: { ...rest, trailing: loose } };
-}
-
-function toStored(record: TurnRecord): StoredRecord {
-  if ("buffered" in record) return { held: record.buffered };
-  if ("round" in record) return { round: { loose: record.round.trailing } };
-  if (!("answering" in record)) return record;
-  const { items, replays, trailing, ...rest } = record.answering;
-  return { answering: { items, replays, loose: trailing, ...rest } };
+  const [record] = JSON.parse(line) as [TurnRecord];
+  return record;
 }

@@ -83,8 +83,7 @@ export interface RunQuery {
   limit: number;
 }
 
-/** The tables, by version. A released version never changes: a new version adds to it. */
-const VERSIONS = [["CREATE TABLE runs (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID"]];
+const TABLES = ["CREATE TABLE runs (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID"];
 
 /** Most runs that are known at the same time. */
 const MAX_RUNS = 10_000;
@@ -98,7 +97,7 @@ export class RunRegister {
   #count: number | undefined;
 
   constructor(storage: DurableObjectStorage, maxRuns = MAX_RUNS) {
-    this.#schema = new Schema(storage, VERSIONS);
+    this.#schema = new Schema(storage, TABLES);
     this.#maxRuns = maxRuns;
   }
 

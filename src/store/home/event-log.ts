@@ -2,7 +2,6 @@ import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { isRecord, parseRecord } from "@responses-edge/turn/records";
 import { type Cell, fromCells, type StoredCell, toCells } from "../objects/row-pieces.ts";
-import { type EventBlock, failureInPlacedLog, isPlacedLog, readPlacedLog } from "./log-of-version-4.ts";
 import type { Tables } from "./tables.ts";
 
 /**
@@ -38,10 +37,8 @@ const OPEN = `turn = ?1 AND seq_from > ifnull((SELECT seq_from FROM events WHERE
 /** Turns that keep the logs of ended runs. */
 interface KeptLogs {
   hasLog(turn: string): boolean;
-  /** The end of a turn's log: events and records as lines, or, in versions 4 to 7, the whole log in its own format. */
+  /** The end of a turn's log: events and records as lines. */
   log(turn: string): string | undefined;
-  /** The response and the output of a turn, concatenated, as JSON. */
-  texts(turn: string): string;
 }
 
 /** Events `from` to `to` as lines, with records between them. */
@@ -49,6 +46,13 @@ interface Lines {
   from: number;
   to: number;
   lines: readonly string[];
+}
+
+/** Events `from` to `to`, as JSON texts. */
+interface EventBlock {
+  from: number;
+  to: number;
+  events: string[];
 }
 
 type BlockRow = { seq_from: number; seq_to: number; body: StoredCell };
@@ -139,7 +143,6 @@ export class EventLogStore {
     if (first) return eventsAfter(after, first.seq_from, linesOf(rows));
     const kept = this.#turns.log(turn);
     if (kept === undefined) return undefined;
-    if (isPlacedLog(kept)) return readPlacedLog(kept, this.#turns.texts(turn), after);
     // The turn's row keeps the events after the last block.
     const inBlocks = "SELECT MAX(seq_to) AS last FROM events WHERE turn = ?";
     const [count] = this.#tables.rows<{ last: number | null }>("events", inBlocks, turn);
@@ -185,12 +188,10 @@ export class EventLogStore {
     );
   }
 
-  /** Why an ended run failed, with status and headers; undefined if it did not, or if its log is older than these fields. */
+  /** Why an ended run failed, with status and headers; undefined if it did not. */
   failure(turn: string): ErrorFields | undefined {
     const kept = this.#turns.log(turn);
-    if (kept !== undefined) {
-      return isPlacedLog(kept) ? failureInPlacedLog(kept) : toLines(kept).map(failureIn).find(Boolean);
-    }
+    if (kept !== undefined) return toLines(kept).map(failureIn).find(Boolean);
     const last = this.#tables.rows<BlockRow>(
       "events",
       `SELECT seq_from, seq_to, body FROM events

@@ -1,4 +1,6 @@
 import type { QuotaBinding } from "../limits/run-quota.ts";
+import { migrate } from "../objects/schema.ts";
+import { MIGRATIONS } from "../objects/schema-versions.ts";
 import { HomeIndex, type IndexBinding } from "../tenant/response-index/home-index.ts";
 import type { WebhookBinding } from "../tenant/webhooks/announcing.ts";
 import { WebhookOutbox } from "../tenant/webhooks/outbox.ts";
@@ -6,7 +8,7 @@ import { EventLogStore } from "./event-log.ts";
 import { HomeStored } from "./home-stored.ts";
 import { ItemStore } from "./item-store.ts";
 import { RunStore } from "./run-store.ts";
-import { migrate, Tables } from "./tables.ts";
+import { Tables } from "./tables.ts";
 import { TurnStore } from "./turn-store.ts";
 
 /** Everything that a home stores: a store for each kind of row, and the operations on all of them together. */
@@ -35,7 +37,7 @@ export class HomeRows {
   ) {
     this.#storage = storage;
     this.#tables = new Tables(storage.sql);
-    migrate(storage, this.#tables);
+    migrate(storage, MIGRATIONS.Home);
     this.turns = new TurnStore(this.#tables, oldest);
     this.items = new ItemStore(this.#tables, this.turns);
     this.log = new EventLogStore(storage, this.#tables, this.turns);

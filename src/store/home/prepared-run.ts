@@ -116,7 +116,7 @@ export function prepareRun(
   const onAttempt = (attempt: ServerAttempt) => {
     if (attempt.fault === undefined) ({ server } = attempt);
   };
-  const modelAccess = new ModelAccess(config, spec.tenant ?? "", spec.model);
+  const modelAccess = new ModelAccess(config, spec.tenant, spec.model);
   const makeTurn = (past: RunPast | undefined, state = logged): Turn => {
     base = past?.base ?? null;
     const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
@@ -163,7 +163,7 @@ export function prepareRun(
       // All or nothing: pending events, the terminal one, and the turn.
       const rows = home.settle(spec, base, result, () => log.end());
       if (observation) observation.measured.rowsWritten = rows;
-      const { tenant = "", keyId, request, input, createdAt } = spec;
+      const { tenant, keyId, request, input, createdAt } = spec;
       const turn = { id: responseId(spec), tenant, keyId, request, input, createdAt, result };
       tellContent(config, spec.policy, turn, hostOf(home));
     } catch (error) {
@@ -190,7 +190,7 @@ export function prepareRun(
 /** The files and vector stores of a run, within the limits of the caller that has begun it. */
 function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHost, "searchStores" | "containerFiles"> {
   const { env } = home;
-  const { tenant = "", policy, reservation } = spec;
+  const { tenant, policy, reservation } = spec;
   const identity = {
     tenant,
     policy,

@@ -117,7 +117,9 @@ function specOfLog(home: string, { turn, createdAt }: NotedRun, first: string | 
     request: { ...echo, model, previous_response_id: previous } as CreateRequest,
     input: [],
     model: { name: model, upstream: model, engine: "chat" },
+    tenant: "",
     cacheSalt: "",
+    affinity: { isRooted: true },
     inConversation: false,
   };
 }

@@ -83,7 +83,7 @@ export class RunHost {
   }
 
   /** The owner of the memory permits of a run. */
-  #ownerOf({ tenant = "" }: RunSpec): PermitOwner {
+  #ownerOf({ tenant }: RunSpec): PermitOwner {
     return { tenant, config: loadConfig(this.#home.env) };
   }
 
@@ -146,7 +146,7 @@ export class RunHost {
     // Beside the run: its end is announced if somebody may want to know of it.
     const { env } = this.#home;
     if (spec.request.background)
-      this.#home.waitUntil(learnEndpoints(env, loadConfig(env), spec.tenant ?? "").catch(() => {}));
+      this.#home.waitUntil(learnEndpoints(env, loadConfig(env), spec.tenant).catch(() => {}));
   }
 
   async #runToEnd(

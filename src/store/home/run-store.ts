@@ -27,16 +27,15 @@ export interface RunSpec {
   input: Item[];
   model: Model;
   cacheSalt: string;
-  affinity?: Affinity | undefined;
+  affinity: Affinity;
   /** The files that the request gives to its container. */
   givenFiles?: readonly GivenFile[];
-  tenant?: string;
+  tenant: string;
   /** Labels of MCP servers that cannot be reached after a restart, because their credentials are not stored. */
   withheld?: string[];
   inConversation: boolean;
   /**
-   * The policy of its caller's key, and its reservation in the caller's limits. Runs of earlier versions, and those
-   * without limits, have neither.
+   * The policy of its caller's key, and its reservation in the caller's limits. Without limits there is neither.
    */
   policy?: Policy;
   reservation?: RunReservation;

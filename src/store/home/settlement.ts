@@ -76,7 +76,7 @@ export function settleRun(
 ): number {
   const { config, rows, housekeeping, waitUntil } = home;
   const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
-  const hasWebhook = spec.request.background === true && isAnnounced(config(), spec.tenant ?? "");
+  const hasWebhook = spec.request.background === true && isAnnounced(config(), spec.tenant);
   const input = JSON.stringify(spec.input.filter(isKept));
   const taken = rows.transaction(() => {
     const log = endLog();

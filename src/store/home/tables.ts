@@ -1,7 +1,5 @@
-import { SCHEMA_VERSIONS } from "../objects/schema-versions.ts";
-
 /**
- * The tables of a home in their present form (docs/storage.md). `migrate` brings tables of earlier versions to it.
+ * The tables of a home in their present form (docs/storage.md).
  *
  * Columns whose texts may be long (`input`, `output`, `response`, `messages`, `log`, `body`) have cells of
  * `row-pieces.ts`: text, or a blob.
@@ -114,69 +112,4 @@ export class Tables {
   forget(): void {
     this.#present = undefined;
   }
-}
-
-/**
- * The versions of the schema. An object whose tables are of an earlier version is migrated when it opens.
- *
- * An object's columns show its version. Durable Objects refuse `PRAGMA user_version` (SQLITE_AUTH), and a table for the
- * version would cost every new object three more rows. So a version that changes tables must add a column by which it
- * is recognised. A version that adds none has nothing to migrate: version 5 has the tables of version 4, and the type
- * of a cell says how to read it (`row-pieces.ts`); version 8 has those of version 7, and the beginning of a stored log
- * says its form (`event-log.ts`). docs/storage.md lists the versions.
- */
-
-interface Migration {
-  /** The version that an object has after it. */
-  version: number;
-  table: TableName;
-  column: string;
-  type: string;
-}
-
-/** Oldest first. New tables have all of it. */
-const MIGRATIONS: readonly Migration[] = [
-  { version: 2, table: "turns", column: "messages", type: "TEXT" },
-  { version: 3, table: "idempotency", column: "begun", type: "INTEGER NOT NULL DEFAULT 0" },
-  { version: 4, table: "turns", column: "log", type: "TEXT" },
-  { version: 6, table: "turns", column: "owner", type: "TEXT" },
-  { version: 7, table: "conversation", column: "owner", type: "TEXT" },
-];
-
-/** The version of the present tables. */
-export const SCHEMA_VERSION = SCHEMA_VERSIONS.Home;
-
-/**
- * Brings an object's tables to the present version, all of them or none. To be called once, before anything is read.
- * Makes no table, and writes nothing if there is nothing to do. `tables` tells which tables exist: a new object, which
- * has none, is asked nothing more.
- */
-export function migrate(
-  storage: Pick<DurableObjectStorage, "sql" | "transactionSync">,
-  tables: Pick<Tables, "has"> = new Tables(storage.sql),
-): void {
-  if (!MIGRATIONS.some(({ table }) => tables.has(table))) return;
-  if (schemaVersion(storage.sql) === SCHEMA_VERSION) return;
-  storage.transactionSync(() => {
-    for (const { table, column, type } of missingIn(storage.sql)) {
-      storage.sql.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
-    }
-  });
-}
-
-/** The version of an object's tables; the present one for an object without tables. */
-export function schemaVersion(sql: SqlStorage): number {
-  const [first] = missingIn(sql);
-  return first ? first.version - 1 : SCHEMA_VERSION;
-}
-
-/** The migrations that an object needs, oldest first. A missing table needs none: it is made in its present form. */
-function missingIn(sql: SqlStorage): Migration[] {
-  const rows = sql.exec<{ table: string; column: string }>(
-    `SELECT tables.name AS "table", columns.name AS "column"
-     FROM sqlite_schema AS tables JOIN pragma_table_info(tables.name) AS columns
-     WHERE tables.name IN (${MIGRATIONS.map(({ table }) => `'${table}'`).join()})`,
-  );
-  const columns = Map.groupBy(rows, ({ table }) => table);
-  return MIGRATIONS.filter(({ table, column }) => columns.get(table)?.some((row) => row.column === column) === false);
 }

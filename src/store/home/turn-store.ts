@@ -159,11 +159,6 @@ export class TurnStore {
     return this.hasLog(turn) ? readText(this.#tables, turn, "log") : undefined;
   }
 
-  /** The response and the output of a turn, concatenated, expired or not. */
-  texts(turn: string): string {
-    return (readText(this.#tables, turn, "response") ?? "") + (readText(this.#tables, turn, "output") ?? "");
-  }
-
   /** A turn as it was written, expired or not, without its log; undefined if it does not exist. */
   settled(turn: string): SettledTurn | undefined {
     type Texts = { input: StoredCell; output: StoredCell; response: StoredCell | null; messages: StoredCell | null };

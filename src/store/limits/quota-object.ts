@@ -20,10 +20,11 @@ import {
 } from "@responses-edge/usage-limits";
 import { loadConfig } from "../../config/index.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
-import { Schema, type Versions } from "../objects/schema.ts";
+import { Schema } from "../objects/schema.ts";
+import { MIGRATIONS } from "../objects/schema-versions.ts";
 import { announce, isAnnounced, type WebhookBinding } from "../tenant/webhooks/announcing.ts";
 import { tellFullShare } from "./disk-share.ts";
-import { STORE_SIZES, USAGE_OF_KINDS, USAGE_TABLE, type UsageQuery, UsageStore } from "./usage.ts";
+import { USAGE_TABLES, type UsageQuery, UsageStore } from "./usage.ts";
 
 /** The noted homes of a tenant that wants them noted. */
 const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
@@ -142,18 +143,14 @@ function sumOf(a: Stored, b: Stored, sign: 1 | -1 = 1): Stored {
   return sum;
 }
 
-/** The tables of a quota, by version. A released version never changes: a new version adds to it. */
-export const QUOTA_VERSIONS: Versions = [
-  [
-    // The body is the use and the holds of a key, as JSON; the tenant's own row has an empty key. End users have their
-    // own accounts (`EndUsers`).
-    "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
-    USAGE_TABLE,
-    HOMES_TABLE,
-  ],
-  [STORED_TABLE],
-  USAGE_OF_KINDS,
-  STORE_SIZES,
+/** The tables of a quota. */
+export const QUOTA_TABLES = [
+  // The body is the use and the holds of a key, as JSON; the tenant's own row has an empty key. End users have their
+  // own accounts (`EndUsers`).
+  "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+  HOMES_TABLE,
+  STORED_TABLE,
+  ...USAGE_TABLES,
 ];
 
 /**
@@ -170,7 +167,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
 
   constructor(state: DurableObjectState, env: WebhookBinding) {
     super(state, env, "QUOTAS");
-    this.#schema = new Schema(state.storage, QUOTA_VERSIONS);
+    this.#schema = new Schema(state.storage, QUOTA_TABLES, MIGRATIONS.Quota);
     this.#usage = new UsageStore(this.#schema);
     this.#stored = new StoredTotals(this.#schema);
   }

@@ -26,40 +26,18 @@ const MAX_NAME_LENGTH = 256;
 /** Most rows of one answer. */
 export const MAX_USAGE_ROWS = 50_000;
 
-/** Until version 2. All rows are completions. */
-export const USAGE_TABLE = `CREATE TABLE usage (
-  start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
-  requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL,
-  PRIMARY KEY (start, key, model)) WITHOUT ROWID`;
-
-export const USAGE_OF_KINDS = [
+/**
+ * `used`: the usage. The bytes in vector stores: `store_bytes` has each store's present size, `stores_bytes` their sum
+ * after the changes of an hour. A time's sum is then one row, however often the sizes have changed.
+ */
+export const USAGE_TABLES = [
   `CREATE TABLE used (
     start INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL,
     requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
     units REAL NOT NULL, cost REAL NOT NULL,
     PRIMARY KEY (start, key, kind, model)) WITHOUT ROWID`,
-  `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
-    SELECT start, key, 'completions', model, requests, input, cached, output, 0, cost FROM usage`,
-  "DROP TABLE usage",
-];
-
-/**
- * The bytes in vector stores: `store_bytes` has each store's present size, `stores_bytes` their sum after the changes of an
- * hour. A time's sum is then one row, however often the sizes have changed. Until version 3 each size was a row of `used`.
- */
-export const STORE_SIZES = [
   "CREATE TABLE store_bytes (store TEXT NOT NULL PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID",
   "CREATE TABLE stores_bytes (start INTEGER NOT NULL PRIMARY KEY, bytes INTEGER NOT NULL)",
-  // SQLite gives the other columns of the row with the greatest `start`.
-  `INSERT INTO store_bytes (store, bytes)
-    SELECT model, bytes FROM (SELECT model, units AS bytes, MAX(start) FROM used WHERE kind = 'vector_stores' GROUP BY model)
-    WHERE bytes > 0`,
-  `INSERT INTO stores_bytes (start, bytes)
-    SELECT start, SUM(SUM(change)) OVER (ORDER BY start) FROM (
-      SELECT start, units - LAG(units, 1, 0) OVER (PARTITION BY model ORDER BY start) AS change
-      FROM used WHERE kind = 'vector_stores')
-    GROUP BY start`,
-  "DELETE FROM used WHERE kind = 'vector_stores'",
 ];
 
 export class UsageStore {

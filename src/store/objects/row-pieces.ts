@@ -3,8 +3,7 @@ import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 
 /**
  * Stores texts in rows. A text is cut into pieces, because a row must stay below 2 MB, and a piece is a cell: plain
- * text, or a blob of the text's UTF-8 compressed by zstd. The type of a cell says which of the two it is, so that rows
- * from before the blobs stay readable.
+ * text, or a blob of the text's UTF-8 compressed by zstd. The type of a cell says which of the two it is.
  */
 
 /** A value that is written into a column. */

@@ -1,48 +1,65 @@
+import type { Migration } from "./schema-versions.ts";
+
 /**
- * The schema of a class with few objects: its version stands in a table of its own. (A home shows its version by its
- * columns, because a row in each of millions would be expensive: `tables.ts`.)
+ * Versions of tables. A class creates its tables in their present form; a migration brings tables of the version before
+ * to it. The columns of an object's tables show its version: Durable Objects refuse `PRAGMA user_version` (SQLITE_AUTH),
+ * and a table for the version would cost each of millions of objects three more rows.
  */
 
-/** The statements that bring an object from each version to the next; the first ones make version 1. */
-export type Versions = readonly (readonly string[])[];
+type Storage = Pick<DurableObjectStorage, "sql" | "transactionSync">;
 
+/**
+ * Brings an object's tables to the present version, all of them or none. To be called before anything is read. Creates
+ * no table that does not exist, and writes nothing if there is nothing to do.
+ */
+export function migrate(storage: Storage, migrations: readonly Migration[]): void {
+  const { sql } = storage;
+  const isNeeded = ({ table, column }: Migration) => {
+    const columns = sql.exec<{ name: string }>("SELECT name FROM pragma_table_info(?)", table).toArray();
+    return columns.length > 0 && columns.every(({ name }) => name !== column);
+  };
+  const needed = migrations.filter(isNeeded);
+  if (needed.length === 0) return;
+  storage.transactionSync(() => {
+    for (const statement of needed.flatMap(({ statements }) => statements)) sql.exec(statement);
+  });
+}
+
+/** The tables of an object that creates all of them together, with its first write. */
 export class Schema {
-  readonly #storage: Pick<DurableObjectStorage, "sql" | "transactionSync">;
-  readonly #versions: Versions;
+  readonly #storage: Storage;
+  readonly #tables: readonly string[];
+  readonly #migrations: readonly Migration[];
   #isOpen = false;
 
-  constructor(storage: Pick<DurableObjectStorage, "sql" | "transactionSync">, versions: Versions) {
+  /** `tables`: the statements that create the tables in their present form. */
+  constructor(storage: Storage, tables: readonly string[], migrations: readonly Migration[] = []) {
     this.#storage = storage;
-    this.#versions = versions;
+    this.#tables = tables;
+    this.#migrations = migrations;
   }
 
-  /** The version of the present tables; 0 without any. Writes nothing. */
-  get version(): number {
-    const { sql } = this.#storage;
-    const has = sql.exec("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_version'").toArray();
-    if (has.length === 0) return 0;
-    return sql.exec<{ version: number }>("SELECT version FROM schema_version").one().version;
-  }
-
-  /** Brings the tables to the present version, all of them or none. To be called before anything is written. */
+  /** Creates the tables, or brings them to the present version. To be called before anything is written. */
   open(): void {
     if (this.#isOpen) return;
-    const { sql, transactionSync } = this.#storage;
-    const version = this.version;
-    if (version < this.#versions.length) {
-      transactionSync.call(this.#storage, () => {
-        for (const statement of this.#versions.slice(version).flat()) sql.exec(statement);
-        sql.exec("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)");
-        sql.exec("DELETE FROM schema_version");
-        sql.exec("INSERT INTO schema_version (version) VALUES (?)", this.#versions.length);
+    if (this.#exists()) migrate(this.#storage, this.#migrations);
+    else {
+      this.#storage.transactionSync(() => {
+        for (const statement of this.#tables) this.#storage.sql.exec(statement);
       });
     }
     this.#isOpen = true;
   }
 
+  #exists(): boolean {
+    // `_cf_` begins the names of the runtime's tables, such as that of the alarm.
+    const own = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND substr(name, 1, 4) <> '_cf_' LIMIT 1";
+    return this.#storage.sql.exec(own).toArray().length > 0;
+  }
+
   /** Runs a statement, and gives its rows; none if there are no tables. */
   rows<Row extends Record<string, SqlStorageValue>>(statement: string, ...bindings: SqlStorageValue[]): Row[] {
-    if (!this.#isOpen && this.version === 0) return [];
+    if (!this.#isOpen && !this.#exists()) return [];
     this.open();
     return this.#storage.sql.exec<Row>(statement, ...bindings).toArray();
   }

@@ -812,13 +812,12 @@ describe("sealed blocks", () => {
 });
 
 describe("a turn read from its log", () => {
-  /** A record as it is stored: logs of earlier versions have these keys. */
   const stored = (record: object) => JSON.stringify([record]);
   const answering = (calls: PendingCall[], again: object[] = []) => ({
     answering: {
       items: 1,
       replays: [{ item: "rs", messages: [{ role: "assistant" }] }],
-      loose: [{ role: "assistant" }],
+      trailing: [{ role: "assistant" }],
       usage: null,
       calls,
       again,
@@ -832,7 +831,7 @@ describe("a turn read from its log", () => {
       delta(0, "x"),
       stored({ sampled: { ids: [3] } }),
       stored(answering([], [{ role: "tool" }])),
-      stored({ round: { loose: [{ role: "tool" }] } }),
+      stored({ round: { trailing: [{ role: "tool" }] } }),
       stored({ sampled: { ids: [4] } }),
       delta(1, "y"),
       stored({ sampled: { ids: [5, 6] } }),
@@ -874,7 +873,7 @@ describe("a turn read from its log", () => {
       stored({ dispatched: "a" }),
       stored({ dispatched: "b" }),
       stored({ answered: { item: "a", exchange, messages: [{ role: "tool" }] } }),
-      stored({ round: { loose: [] } }),
+      stored({ round: { trailing: [] } }),
     ];
     expect(readLoggedTurn(lines.slice(0, 2))).toMatchObject({
       round: { called: [call("a"), call("b")] },

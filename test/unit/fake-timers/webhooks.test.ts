@@ -69,6 +69,7 @@ async function cancelledRun() {
     input: [],
     model: { name: "simulator", upstream: "simulator", engine: "chat" },
     cacheSalt: "salt",
+    affinity: { isRooted: true },
     inConversation: false,
   };
   expect(await home.startRun(JSON.stringify(spec), "ticket", 0)).toMatchObject({ ok: true });

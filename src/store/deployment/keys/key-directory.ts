@@ -1,7 +1,8 @@
 import { loadConfig, type Variables } from "../../../config/index.ts";
 import type { Grants } from "../../../contract/grants.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
-import { Schema, type Versions } from "../../objects/schema.ts";
+import { Schema } from "../../objects/schema.ts";
+import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { KEY_TABLES, type KeyChange, type KeyRecord, KeyStore, type StoredKey } from "./key-store.ts";
 
 /** The audit log of the actions of administrators, and of tenants' deletions. Rows are only added, and removed when they are old. */
@@ -102,11 +103,12 @@ export class AuditLog {
   }
 }
 
-/** The tables of the directory, by version. A released version never changes: a new version adds to it. */
-export const DIRECTORY_VERSIONS: Versions = [
-  [...KEY_TABLES, ...AUDIT_TABLES],
+/** The tables of the directory. */
+export const DIRECTORY_TABLES = [
+  ...KEY_TABLES,
+  ...AUDIT_TABLES,
   // At most one row: the administrators' changes of the configuration, as JSON. The version grows with each change.
-  ["CREATE TABLE overrides (version INTEGER NOT NULL, body TEXT NOT NULL)"],
+  "CREATE TABLE overrides (version INTEGER NOT NULL, body TEXT NOT NULL)",
 ];
 
 /** The name of the object, of which there is one. */
@@ -138,7 +140,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
 
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env, "KEYS");
-    this.#schema = new Schema(state.storage, DIRECTORY_VERSIONS);
+    this.#schema = new Schema(state.storage, DIRECTORY_TABLES, MIGRATIONS.KeyDirectory);
     this.#keys = new KeyStore(this.#schema);
     this.#audit = new AuditLog(this.#schema);
   }

@@ -1,42 +1,30 @@
-import type { Versions } from "../../objects/schema.ts";
 import { STORE_LIST_TABLES } from "../vector-stores/store-list.ts";
 
-/** The tables of a directory, by version. A released version never changes: a new version adds to it. */
-export const FILE_DIRECTORY_VERSIONS: Versions = [
-  [
-    `CREATE TABLE file (
+/** The tables of a directory. */
+export const FILE_DIRECTORY_TABLES = [
+  `CREATE TABLE file (
       seq INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, purpose TEXT NOT NULL,
       bytes INTEGER NOT NULL, created_at INTEGER NOT NULL, expires_at INTEGER, body TEXT NOT NULL)`,
-    "CREATE INDEX file_purpose ON file (purpose, seq)",
-    "CREATE INDEX file_expiry ON file (expires_at) WHERE expires_at IS NOT NULL",
-    // Files that are being received, until version 3.
-    `CREATE TABLE unfinished (
-      key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, bytes INTEGER NOT NULL, touched_at INTEGER NOT NULL) WITHOUT ROWID`,
-    // Files that were removed, or completed, and whose bytes are partly still to be removed.
-    "CREATE TABLE removed (key TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL, tries INTEGER NOT NULL) WITHOUT ROWID",
-    // The vector stores that a file is in.
-    "CREATE TABLE used_by (key TEXT NOT NULL, store TEXT NOT NULL, PRIMARY KEY (key, store)) WITHOUT ROWID",
-  ],
-  STORE_LIST_TABLES,
-  [
-    // Parts that are being received, and those of uploads: complete (1), or given up (2). Nobody sees them. Part 0 is a
-    // file that comes as a whole.
-    `CREATE TABLE part (
+  "CREATE INDEX file_purpose ON file (purpose, seq)",
+  "CREATE INDEX file_expiry ON file (expires_at) WHERE expires_at IS NOT NULL",
+  // Files that were removed, or completed, and whose bytes are partly still to be removed; `kept`: the parts that are
+  // kept.
+  `CREATE TABLE removed (
+      key TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL, tries INTEGER NOT NULL, kept TEXT) WITHOUT ROWID`,
+  // The vector stores that a file is in.
+  "CREATE TABLE used_by (key TEXT NOT NULL, store TEXT NOT NULL, PRIMARY KEY (key, store)) WITHOUT ROWID",
+  ...STORE_LIST_TABLES,
+  // Parts that are being received, and those of uploads: complete (1), or given up (2). Nobody sees them. Part 0 is a
+  // file that comes as a whole.
+  `CREATE TABLE part (
       key TEXT NOT NULL, part INTEGER NOT NULL, owner TEXT NOT NULL, bytes INTEGER NOT NULL, touched_at INTEGER NOT NULL,
       is_whole INTEGER NOT NULL, PRIMARY KEY (key, part)) WITHOUT ROWID`,
-    "INSERT INTO part (key, part, owner, bytes, touched_at, is_whole) SELECT key, 0, owner, bytes, touched_at, 0 FROM unfinished",
-    "DROP TABLE unfinished",
-    // The parts of a completed file that are kept.
-    "ALTER TABLE removed ADD COLUMN kept TEXT",
-    "CREATE TABLE total (owner TEXT NOT NULL PRIMARY KEY, files INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID",
-    `INSERT INTO total (owner, files, bytes) SELECT owner, COUNT(*), SUM(bytes)
-      FROM (SELECT owner, bytes FROM file UNION ALL SELECT owner, bytes FROM part) GROUP BY owner`,
-    ...totalsOf("file", "1"),
-    ...totalsOf("part", "part = 0"),
-    // Files that come in parts. An ended upload is remembered for a day.
-    `CREATE TABLE upload (
+  "CREATE TABLE total (owner TEXT NOT NULL PRIMARY KEY, files INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID",
+  ...totalsOf("file", "1"),
+  ...totalsOf("part", "part = 0"),
+  // Files that come in parts. An ended upload is remembered for a day.
+  `CREATE TABLE upload (
       key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, expires_at INTEGER NOT NULL, status TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID`,
-  ],
 ];
 
 /** Triggers that maintain the totals of a table's rows; `files`: the number of files that a row counts as. */

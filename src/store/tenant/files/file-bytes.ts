@@ -3,19 +3,18 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { loadConfig, type Variables } from "../../../config/index.ts";
 import { Permits } from "../../limits/permits.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
-import { Schema, type Versions } from "../../objects/schema.ts";
+import { Schema } from "../../objects/schema.ts";
+import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { bucketFault } from "./bucket.ts";
 import { PIECE_BYTES } from "./bytes-at-rest.ts";
 import { configuredBuckets } from "./configured-buckets.ts";
 import type { FileRecord } from "./file-table.ts";
 import { KeptText, TEXT_TABLES, type TextOutcome } from "./kept-text.ts";
 
-/** The tables of a file, by version. A released version never changes: a new version adds to it. */
-export const FILE_BYTES_VERSIONS: Versions = [
-  [
-    "CREATE TABLE piece (part INTEGER NOT NULL, seq INTEGER NOT NULL, bytes BLOB NOT NULL, UNIQUE (part, seq))",
-    ...TEXT_TABLES,
-  ],
+/** The tables of a file. */
+const TABLES = [
+  "CREATE TABLE piece (part INTEGER NOT NULL, seq INTEGER NOT NULL, bytes BLOB NOT NULL, UNIQUE (part, seq))",
+  ...TEXT_TABLES,
 ];
 
 /** The URLs at which `fetch` of a file's object answers with a stream. The body is the file's record, as JSON. */
@@ -40,7 +39,7 @@ export class FileBytes extends OwnedObject<Variables> {
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env, "FILE_BYTES");
     [this.#tenant = ""] = state.id.name?.split(":") ?? [];
-    this.#schema = new Schema(state.storage, FILE_BYTES_VERSIONS);
+    this.#schema = new Schema(state.storage, TABLES, MIGRATIONS.FileBytes);
     this.#text = new KeptText(this.#schema, this.#tenant);
   }
 

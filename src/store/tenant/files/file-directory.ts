@@ -7,10 +7,11 @@ import { FILE_BYTES_STORED, FILES_STORED } from "../../../telemetry/instruments.
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { type Result, refusalOf, refused } from "../../objects/rpc.ts";
 import { Schema } from "../../objects/schema.ts";
+import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { count } from "../counting.ts";
 import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";
 import { configuredBuckets } from "./configured-buckets.ts";
-import { FILE_DIRECTORY_VERSIONS } from "./directory-tables.ts";
+import { FILE_DIRECTORY_TABLES } from "./directory-tables.ts";
 import type { FileBytes } from "./file-bytes.ts";
 import { type FilePage, type FileQuery, type FileRecord, FileTable, type Removed } from "./file-table.ts";
 import { type UploadRecord, UploadTable } from "./upload-table.ts";
@@ -35,7 +36,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
 
   constructor(state: DurableObjectState, env: DirectoryEnv) {
     super(state, env, "FILE_DIRECTORIES");
-    this.#schema = new Schema(state.storage, FILE_DIRECTORY_VERSIONS);
+    this.#schema = new Schema(state.storage, FILE_DIRECTORY_TABLES, MIGRATIONS.FileDirectory);
     this.#files = new FileTable(this.#schema);
     this.#uploads = new UploadTable(this.#schema, this.#files);
     this.#stores = new StoreList(this.#schema);

@@ -262,11 +262,7 @@ export class FileTable {
 const VISIBLE = "(expires_at IS NULL OR expires_at > ?)";
 
 function recordOf({ created_at: createdAt, expires_at: expiresAt, body, ...row }: Row): FileRecord {
-  // Before version 3 all bytes were in rows.
-  const rest = { at: "rows", ...JSON.parse(body) } as Pick<
-    FileRecord,
-    "filename" | "mimeType" | "parts" | "at" | "container"
-  >;
+  const rest = JSON.parse(body) as Pick<FileRecord, "filename" | "mimeType" | "parts" | "at" | "container">;
   return { ...row, ...rest, createdAt, expiresAt };
 }
 

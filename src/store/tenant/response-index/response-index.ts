@@ -1,16 +1,14 @@
 import { indexedText, TOKENIZER, termsOf } from "@responses-edge/vector-search";
 import { loadConfig, type Variables } from "../../../config/index.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
-import { Schema, type Versions } from "../../objects/schema.ts";
+import { Schema } from "../../objects/schema.ts";
+import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import type { IndexEntry } from "./entry.ts";
 
-/** The tables of the object, by version. A released version never changes: a new version adds to it. */
-export const RESPONSE_INDEX_VERSIONS: Versions = [
-  [
-    // `no` begins with the time of creation, so that the rows have the order of the list.
-    "CREATE TABLE response (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, body TEXT NOT NULL)",
-    `CREATE VIRTUAL TABLE words USING fts5 (tags, text, content = '', contentless_delete = 1, tokenize = "${TOKENIZER}")`,
-  ],
+const TABLES = [
+  // `no` begins with the time of creation, so that the rows have the order of the list.
+  "CREATE TABLE response (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, body TEXT NOT NULL)",
+  `CREATE VIRTUAL TABLE words USING fts5 (tags, text, content = '', contentless_delete = 1, tokenize = "${TOKENIZER}")`,
 ];
 
 /** Most numbers of one millisecond. */
@@ -57,7 +55,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
 
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env, "RESPONSE_INDEXES");
-    this.#schema = new Schema(state.storage, RESPONSE_INDEX_VERSIONS);
+    this.#schema = new Schema(state.storage, TABLES, MIGRATIONS.ResponseIndex);
   }
 
   /** Takes the present state of responses. */

@@ -11,6 +11,7 @@ import type {
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { type Result, refused } from "../../objects/rpc.ts";
 import { Schema } from "../../objects/schema.ts";
+import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { ChunkIndex } from "./chunk-index.ts";
 import { countFile, forgetIngestion, Ingestion, type IngestionHost, StoreGone } from "./ingestion.ts";
 import type { StoreEnv } from "./store-env.ts";
@@ -25,7 +26,7 @@ import {
 } from "./store-files.ts";
 import { expiryOf, type NewStore, type StoreChange, type StoreRecord, StoreRow } from "./store-record.ts";
 import { StoreSearch, type StoreSearchRequest } from "./store-search.ts";
-import { VECTOR_STORE_VERSIONS } from "./tables.ts";
+import { VECTOR_STORE_TABLES } from "./tables.ts";
 
 /** The longest work of one alarm. The platform ends an alarm that runs too long. Milliseconds. */
 const WORK_MS = 60_000;
@@ -57,7 +58,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
 
   constructor(state: DurableObjectState, env: StoreEnv) {
     super(state, env, "VECTOR_STORES");
-    this.#schema = new Schema(state.storage, VECTOR_STORE_VERSIONS);
+    this.#schema = new Schema(state.storage, VECTOR_STORE_TABLES, MIGRATIONS.VectorStore);
     this.#row = new StoreRow(this.#schema);
     this.#files = new StoreFiles(this.#schema, (outcome) => countFile(this.#host, outcome));
     this.#index = new ChunkIndex(this.#schema);

@@ -5,13 +5,13 @@ import { unixSeconds } from "@responses-edge/responses-api/response";
 import { loadConfig, type Variables } from "../../../config/index.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { pendingDeliveries } from "../../objects/pending-work.ts";
-import { Schema, type Versions } from "../../objects/schema.ts";
+import { Schema } from "../../objects/schema.ts";
+import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { DELIVERY_TABLES, type Delivery, DeliveryTable } from "./delivery-table.ts";
 import { ENDPOINT_TABLE, type Endpoint, type EndpointFields, EndpointTable } from "./endpoint-table.ts";
 import { type Receiver, send, type WebhookNotice } from "./sending.ts";
 
 /** The tables of the object, by version. A released version never changes: a new version adds to it. */
-export const WEBHOOK_VERSIONS: Versions = [[ENDPOINT_TABLE, ...DELIVERY_TABLES]];
 
 /** The operator's endpoint (`WEBHOOK_URL`), which gets every event. */
 const OPERATOR = "";
@@ -32,7 +32,7 @@ export class Webhooks extends OwnedObject<Variables> {
 
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env, "WEBHOOKS");
-    this.#schema = new Schema(state.storage, WEBHOOK_VERSIONS);
+    this.#schema = new Schema(state.storage, [ENDPOINT_TABLE, ...DELIVERY_TABLES], MIGRATIONS.Webhooks);
     this.#endpoints = new EndpointTable(this.#schema);
     this.#deliveries = new DeliveryTable(this.#schema);
   }
