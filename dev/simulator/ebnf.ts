@@ -1,12 +1,11 @@
-import type { Node, TextGrammar } from "./text-grammar.ts";
+import { charSet, chars, complement, type Expression, type Rules, repeat, sequence } from "@responses-edge/grammar";
 
 /** Reads xgrammar's EBNF, as far as vLLM's clients write it. `undefined` for an invalid grammar. */
-export function parseEbnf(source: string): TextGrammar | undefined {
+export function parseEbnf(source: string): Rules | undefined {
   const reader = new EbnfReader(source);
   const rules = reader.grammar();
   if (rules === undefined || !rules.has("root")) return undefined;
-  const isWhole = reader.used.every((name) => rules.has(name));
-  return isWhole ? { start: { kind: "rule", name: "root" }, rules } : undefined;
+  return reader.used.every((name) => rules.has(name)) ? { start: "root", rules } : undefined;
 }
 
 class Mistake extends Error {}
@@ -20,8 +19,8 @@ class EbnfReader {
     this.#source = source;
   }
 
-  grammar(): Map<string, Node> | undefined {
-    const rules = new Map<string, Node>();
+  grammar(): Map<string, Expression> | undefined {
+    const rules = new Map<string, Expression>();
     try {
       for (this.#space(); this.#at < this.#source.length; ) {
         const name = this.#need(/([A-Za-z_][\w.-]*)[ \t]*::=/y);
@@ -35,32 +34,30 @@ class EbnfReader {
     return rules;
   }
 
-  #choice(): Node {
-    const nodes = [this.#sequence()];
-    while (this.#take(/\|/y) !== undefined) nodes.push(this.#sequence());
-    return nodes.length === 1 && nodes[0] !== undefined ? nodes[0] : { kind: "choice", nodes };
+  #choice(): Expression {
+    const options = [this.#sequence()];
+    while (this.#take(/\|/y) !== undefined) options.push(this.#sequence());
+    return options.length === 1 && options[0] !== undefined ? options[0] : { kind: "choice", options };
   }
 
-  #sequence(): Node {
-    const nodes: Node[] = [];
-    for (let node = this.#element(); node !== undefined; node = this.#element()) nodes.push(this.#counted(node));
-    if (nodes.length === 0) throw new Mistake();
-    return nodes.length === 1 && nodes[0] !== undefined ? nodes[0] : { kind: "sequence", nodes };
+  #sequence(): Expression {
+    const parts: Expression[] = [];
+    for (let part = this.#element(); part !== undefined; part = this.#element()) parts.push(this.#counted(part));
+    if (parts.length === 0) throw new Mistake();
+    return sequence(parts);
   }
 
-  #counted(node: Node): Node {
+  #counted(part: Expression): Expression {
     const sign = this.#take(/[*+?]/y);
-    if (sign !== undefined) {
-      return { kind: "repeat", node, min: sign === "+" ? 1 : 0, max: sign === "?" ? 1 : Number.POSITIVE_INFINITY };
-    }
+    if (sign !== undefined) return repeat(part, sign === "+" ? 1 : 0, sign === "?" ? 1 : Number.POSITIVE_INFINITY);
     const count = this.#take(/\{(\d+(?:,\d*)?)\}/y);
-    if (count === undefined) return node;
+    if (count === undefined) return part;
     const [min = "0", max] = count.split(",");
     const most = max === undefined ? Number(min) : max === "" ? Number.POSITIVE_INFINITY : Number(max);
-    return { kind: "repeat", node, min: Number(min), max: most };
+    return repeat(part, Number(min), most);
   }
 
-  #element(): Node | undefined {
+  #element(): Expression | undefined {
     const text = this.#take(/"((?:[^"\\\n]|\\[^\n])*)"/y);
     if (text !== undefined) return { kind: "text", text: unescaped(text) };
     const members = this.#take(/\[((?:[^\]\\\n]|\\[^\n])*)\]/y);
@@ -75,8 +72,7 @@ class EbnfReader {
       /TagDispatch\(loop_after_dispatch=(?:true|false),\s*excludes=\(((?:"(?:[^"\\\n]|\\[^\n])*"(?:,\s*)?)*)\)\)/y,
     );
     if (dispatch !== undefined) {
-      const texts = [...dispatch.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map((match) => unescaped(match[1] ?? ""));
-      return { kind: "free", excludes: texts };
+      return without([...dispatch.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map((match) => unescaped(match[1] ?? "")));
     }
     // The name of the next rule does not belong to this rule.
     const name = this.#take(/([A-Za-z_][\w.-]*)(?![\w.-]|[ \t]*::=)/y);
@@ -136,7 +132,7 @@ function unescaped(text: string): string {
   return [...characters(text)].map(({ character }) => character).join("");
 }
 
-function classOf(text: string): Node {
+function classOf(text: string): Expression {
   const negated = text.startsWith("^");
   const members = [...characters(negated ? text.slice(1) : text)];
   const ranges: [number, number][] = [];
@@ -149,5 +145,21 @@ function classOf(text: string): Node {
     ranges.push([low, high]);
     if (isRange) index += 2;
   }
-  return { kind: "class", ranges, negated };
+  const set = charSet(ranges);
+  return chars(negated ? complement(set) : set);
+}
+
+/** Any text in which none of these begins: a text of several characters begins with its first two. */
+function without(texts: readonly string[]): Expression {
+  const single = texts.filter((text) => text.length === 1);
+  const [firsts, seconds] = [0, 1].map((at) => texts.filter((text) => text.length > 1).map((text) => text[at] ?? ""));
+  const but = (...excluded: string[]) => {
+    const codes = excluded.map((character) => character.codePointAt(0) ?? 0);
+    return chars(complement(charSet(codes.map((code) => [code, code]))));
+  };
+  const { POSITIVE_INFINITY: endless } = Number;
+  const first = chars(charSet((firsts ?? []).map((each) => [each.charCodeAt(0), each.charCodeAt(0)])));
+  const begun = sequence([repeat(first, 1, endless), but(...single, ...(firsts ?? []), ...(seconds ?? []))]);
+  const part: Expression = { kind: "choice", options: [but(...single, ...(firsts ?? [])), begun] };
+  return sequence([repeat(part, 0, endless), repeat(first, 0, endless)]);
 }

@@ -1,10 +1,10 @@
 import { mayConform } from "@responses-edge/bounded-io/json-text";
+import type { Rules } from "@responses-edge/grammar";
 import { parseEbnf } from "./ebnf.ts";
 import { badField, GrammarError } from "./errors.ts";
 import { isObject, type Json, parseJson } from "./json.ts";
-import { parseRegexGrammar } from "./regex-grammar.ts";
 import { fillSchema } from "./schema-filler.ts";
-import { admitsText, sampleText, type TextGrammar } from "./text-grammar.ts";
+import { admitsText, parseRegex, sampleText } from "./text-grammar.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"];
 const FORMATS = [
@@ -37,9 +37,9 @@ export function checkGrammar(schema: Json): void {
  * Reads a grammar or a regular expression. vLLM passes what xgrammar refuses to llguidance, so that the words of a
  * refusal are llguidance's. Throws a 400.
  */
-export function compileText({ syntax, source }: { syntax: "grammar" | "regex"; source: string }): TextGrammar {
+export function compileText({ syntax, source }: { syntax: "grammar" | "regex"; source: string }): Rules {
   if (syntax === "regex") {
-    const grammar = parseRegexGrammar(source);
+    const grammar = parseRegex(source);
     if (grammar === undefined)
       throw new GrammarError(400, `Grammar error: at 1(8): invalid regex "${source}" (in regex)`);
     return grammar;
@@ -99,7 +99,7 @@ function fits(value: Json, schema: Json | undefined, root: Json): boolean {
   const choices = schema.anyOf ?? schema.oneOf;
   if (Array.isArray(choices) && !choices.some((choice) => fits(value, choice, root))) return false;
   if (typeof value === "string" && typeof schema.pattern === "string") {
-    const grammar = parseRegexGrammar(schema.pattern);
+    const grammar = parseRegex(schema.pattern);
     return grammar === undefined || admitsText(grammar, value);
   }
   if (Array.isArray(value)) return value.every((element) => fits(element, schema.items, root));

@@ -1,6 +1,5 @@
 import { isObject, type Json, type JsonObject } from "./json.ts";
-import { parseRegexGrammar } from "./regex-grammar.ts";
-import { sampleText } from "./text-grammar.ts";
+import { parseRegex, sampleText } from "./text-grammar.ts";
 
 const FORMATS: Record<string, string> = {
   date: "2025-01-31",
@@ -129,7 +128,7 @@ function fillNumber(schema: JsonObject): number {
 
 function fillString(schema: JsonObject, name: string): string {
   const { format, minLength, maxLength, pattern } = schema;
-  const grammar = typeof pattern === "string" ? parseRegexGrammar(pattern) : undefined;
+  const grammar = typeof pattern === "string" ? parseRegex(pattern) : undefined;
   if (grammar !== undefined) return sampleText(grammar);
   let text = typeof format === "string" ? (FORMATS[format] ?? name) : name;
   if (typeof minLength === "number") text = text.padEnd(Math.min(minLength, LONGEST), "x");

@@ -1,10 +1,10 @@
+import type { Rules } from "@responses-edge/grammar";
 import { parseEbnf } from "./ebnf.ts";
 import { badField } from "./errors.ts";
 import { isRefused } from "./grammar.ts";
 import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
-import { parseRegexGrammar } from "./regex-grammar.ts";
 import { fillSchema } from "./schema-filler.ts";
-import { sampleText, type TextGrammar } from "./text-grammar.ts";
+import { parseRegex, sampleText } from "./text-grammar.ts";
 
 /** A tag that the output may begin with, and the required rest. */
 export type Tag = { begin: string; content: Json | undefined };
@@ -62,10 +62,9 @@ function textOf(content: Json | undefined): string | undefined {
 }
 
 /** The grammar of a format that has one. Throws a 400 for an invalid grammar. */
-export function textGrammar({ type, grammar, pattern }: JsonObject): TextGrammar {
+export function textGrammar({ type, grammar, pattern }: JsonObject): Rules {
   const source = type === "regex" ? pattern : grammar;
-  const found =
-    typeof source !== "string" ? undefined : type === "regex" ? parseRegexGrammar(source) : parseEbnf(source);
+  const found = typeof source !== "string" ? undefined : type === "regex" ? parseRegex(source) : parseEbnf(source);
   if (found === undefined) throw invalid();
   return found;
 }
