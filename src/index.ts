@@ -3,9 +3,9 @@
  * webhooks, batches, lists of responses, and the board of model servers and live runs; and the entrypoints for the
  * launcher of a self-hosted process and for its successor.
  */
-import type { Env } from "./env.ts";
+import type { RawEnv } from "./env.ts";
 import app from "./http/app.ts";
-import { routed } from "./store/objects/object-routes.ts";
+import { withObjects } from "./store/objects/objects.ts";
 import { isSucceeded, untilReleased } from "./store/objects/ownership.ts";
 
 export { Batches } from "./batches/batches.ts";
@@ -26,9 +26,9 @@ export default {
   fetch(request, env, context) {
     // After a succession, requests on connections of this process go to the successor, too.
     if (env.OTHER_REQUESTS && isSucceeded()) return passOn(request, env.OTHER_REQUESTS);
-    return app.fetch(request, env.OTHER ? routed(env) : env, context);
+    return app.fetch(request, withObjects(env), context);
   },
-} satisfies ExportedHandler<Env>;
+} satisfies ExportedHandler<RawEnv>;
 
 async function passOn(request: Request, successor: Fetcher): Promise<Response> {
   const answer = await successor.fetch(request);

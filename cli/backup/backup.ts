@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join, resolve, sep } from "node:path";
-import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
+import { SCHEMA_VERSIONS } from "../../src/store/objects/registry.ts";
 import { checkMarker, readMarker } from "../serve/data-folder.ts";
 import { faultText, refuseFullDisk } from "../serve/disk.ts";
 import { version } from "../serve/installation.ts";

@@ -2,9 +2,10 @@ import { existsSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Suspect } from "../../src/store/objects/process-state.ts";
+import { OBJECTS } from "../../src/store/objects/registry.ts";
 import { damageIn } from "../tools/alarm-lists.ts";
 import { type LogFormat, ownLine } from "./log-lines.ts";
-import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
+import { uniqueKeyOf } from "./workerd.ts";
 
 /** Finds the damaged file: workerd reports damage, but not the object. */
 
@@ -48,7 +49,7 @@ export function watchDamage(
     }
   };
   const isDamaged = ({ binding, id, tenant }: Suspect) => {
-    const className = OBJECT_CLASSES[binding as keyof typeof OBJECT_CLASSES];
+    const className = OBJECTS[binding].className;
     const file = join(data, uniqueKeyOf(className), `${id}.sqlite`);
     const fault = existsSync(file) ? damageIn(file) : undefined;
     if (fault === undefined) return false;

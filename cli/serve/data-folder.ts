@@ -12,7 +12,7 @@ import { dirname, join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
-import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
+import { SCHEMA_VERSIONS } from "../../src/store/objects/registry.ts";
 import { METADATA_FILE } from "../backup/backup-manifest.ts";
 import { damageIn, type RebuiltList, rebuildAlarmList } from "../tools/alarm-lists.ts";
 import { version } from "./installation.ts";

@@ -1,10 +1,10 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { workerOf } from "../../src/store/objects/shares.ts";
+import { CLASS_NAMES, workerOf } from "../../src/store/objects/registry.ts";
 import { METADATA_FILE } from "../backup/backup-manifest.ts";
 import { newAlarmList } from "../tools/alarm-lists.ts";
-import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
+import { uniqueKeyOf } from "./workerd.ts";
 
 /**
  * The data folder of several workers (docs/self-hosting.md). Each has its objects and their alarms in a folder of its
@@ -38,7 +38,7 @@ export function dealShares(data: string, workers: number): number {
   }
   let moved = 0;
   for (const from of shareFolders(data)) {
-    for (const name of Object.values(OBJECT_CLASSES).map(uniqueKeyOf)) {
+    for (const name of CLASS_NAMES.map(uniqueKeyOf)) {
       const folder = join(from, name);
       if (!existsSync(folder)) continue;
       const ofObject = (id: string) => join(shareFolder(data, workerOf(id, workers)), name);
@@ -52,7 +52,7 @@ export function dealShares(data: string, workers: number): number {
 
 /** Removes the folder of an unused share: its lists of alarms are empty. Files in quarantine stay. */
 function removeEmpty(share: string): void {
-  for (const folder of Object.values(OBJECT_CLASSES).map((name) => join(share, uniqueKeyOf(name)))) {
+  for (const folder of CLASS_NAMES.map((name) => join(share, uniqueKeyOf(name)))) {
     if (!existsSync(folder)) continue;
     for (const file of readdirSync(folder)) if (file.startsWith(METADATA_FILE)) rmSync(join(folder, file));
     rmdirSync(folder);

@@ -7,6 +7,7 @@ import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { TextVariables } from "../../src/config/index.ts";
 import type { DiskState } from "../../src/store/objects/process-state.ts";
+import { OBJECTS } from "../../src/store/objects/registry.ts";
 import type { ClusterInstance } from "../cluster/cluster.ts";
 import type { Environment } from "../configuration/environment.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
@@ -29,7 +30,6 @@ import {
   homesFolder,
   LAUNCHER_SOCKET,
   linkOf,
-  OBJECT_CLASSES,
   type Share,
   serveArguments,
   uniqueKeyOf,
@@ -145,9 +145,9 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   if (options.file) writeFileSync(join(directory, "configuration.json"), JSON.stringify(options.file), { mode: 0o600 });
   if (!cluster) {
     for (const folder of share?.storages ?? [storage]) mkdirSync(homesFolder(folder), { recursive: true });
-    const { HOME, FILE_BYTES, VECTOR_STORES } = OBJECT_CLASSES;
-    const classes = predecessorGives ? [] : [HOME, FILE_BYTES, VECTOR_STORES];
-    for (const name of classes) removeVacantFiles(join(storage, uniqueKeyOf(name)));
+    for (const { className, scope } of predecessorGives ? [] : Object.values(OBJECTS)) {
+      if (scope === "key") removeVacantFiles(join(storage, uniqueKeyOf(className)));
+    }
   }
   writeFileSync(configFile, config, { mode: 0o600 });
 

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { CLASS_NAMES, OBJECTS } from "../../src/store/objects/registry.ts";
 import { type ClusterInstance, clusterConfig } from "../cluster/cluster.ts";
 import type { KeyPairFiles } from "./certificate.ts";
 import { compatibility } from "./installation.ts";
@@ -32,20 +33,6 @@ export function modulesOf(bundle: string, folder = ""): string {
  */
 export const V8_FLAGS = ["--max-semi-space-size=4", "--expose-gc"] as const;
 
-/** The classes of objects by their bindings, equal to those in wrangler.toml. */
-export const OBJECT_CLASSES = {
-  HOME: "Home",
-  KEYS: "KeyDirectory",
-  QUOTAS: "Quota",
-  BOARD: "Board",
-  FILE_DIRECTORIES: "FileDirectory",
-  FILE_BYTES: "FileBytes",
-  VECTOR_STORES: "VectorStore",
-  WEBHOOKS: "Webhooks",
-  BATCHES: "Batches",
-  RESPONSE_INDEXES: "ResponseIndex",
-} as const;
-
 /** The `uniqueKey` of a class's namespace: the name of its folder, from which the ids of its objects are derived. It never changes. */
 export function uniqueKeyOf(className: string): string {
   return `responses-edge-${className}`;
@@ -53,15 +40,15 @@ export function uniqueKeyOf(className: string): string {
 
 /** The namespaces of the objects as workerd's configuration lists them. */
 export function objectNamespaces(keyOf = uniqueKeyOf): string {
-  return Object.values(OBJECT_CLASSES)
-    .map((name) => `(className = "${name}", uniqueKey = "${keyOf(name)}", enableSql = true)`)
-    .join(", ");
+  return CLASS_NAMES.map((name) => `(className = "${name}", uniqueKey = "${keyOf(name)}", enableSql = true)`).join(
+    ", ",
+  );
 }
 
 /** The bindings to them. */
 export function objectBindings(): string[] {
-  return Object.entries(OBJECT_CLASSES).map(
-    ([binding, name]) => `(name = "${binding}", durableObjectNamespace = "${name}")`,
+  return Object.entries(OBJECTS).map(
+    ([binding, { className }]) => `(name = "${binding}", durableObjectNamespace = "${className}")`,
   );
 }
 
@@ -140,7 +127,7 @@ export interface OpenFiles {
 
 /** The folder of the homes' databases. It must exist when workerd starts. */
 export function homesFolder(storage: string): string {
-  return join(storage, uniqueKeyOf(OBJECT_CLASSES.HOME));
+  return join(storage, uniqueKeyOf(OBJECTS.HOME.className));
 }
 
 /**

@@ -1,4 +1,4 @@
-import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
+import { SCHEMA_VERSIONS } from "../../src/store/objects/registry.ts";
 import { version } from "./installation.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 

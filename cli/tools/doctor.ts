@@ -1,11 +1,12 @@
 import { existsSync, readdirSync, rmSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { CLASS_NAMES } from "../../src/store/objects/registry.ts";
 import { METADATA_FILE, OBJECT_FILE } from "../backup/backup-manifest.ts";
 import { MARKER_FILE, openFolderAsItIs, readMarker, UNFINISHED_RESTORE } from "../serve/data-folder.ts";
 import { EXIT, Refusal } from "../serve/refusal.ts";
 import { shareFolders } from "../serve/shares.ts";
-import { OBJECT_CLASSES, uniqueKeyOf } from "../serve/workerd.ts";
+import { uniqueKeyOf } from "../serve/workerd.ts";
 import { alarmsOf, damageIn, quarantine, rebuildAlarmList } from "./alarm-lists.ts";
 
 /**
@@ -35,7 +36,7 @@ export async function diagnose(data: string, repairs: boolean): Promise<Diagnosi
   using _folder = await openFolderAsItIs(path);
   const findings: Finding[] = [...checkMarker(path, repairs), ...checkRestore(path)];
   let objects = 0;
-  const classes = Object.values(OBJECT_CLASSES).map(uniqueKeyOf);
+  const classes = CLASS_NAMES.map(uniqueKeyOf);
   const folders = shareFolders(path).flatMap((share) => classes.map((name) => join(share, name)));
   for (const folder of folders) {
     const name = relative(path, folder);

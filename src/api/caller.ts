@@ -1,21 +1,18 @@
 import type { Config } from "../config/index.ts";
 import { type Identity, restrictedConfig } from "../contract/grants.ts";
-import type { HomesBinding } from "../store/home/home-calls.ts";
+import type { Env } from "../env.ts";
 import { HomeClient } from "../store/home/home-client.ts";
-import type { FileObjects } from "../store/tenant/files/bindings.ts";
 import { FileClient } from "../store/tenant/files/file-client.ts";
 import { StoreClient } from "../store/tenant/vector-stores/store-client.ts";
-import type { StoreObjects } from "../store/tenant/vector-stores/store-env.ts";
 import type { Caller } from "./transport.ts";
 
 /** The bindings of what a tenant has. */
-type TenantBindings = HomesBinding & FileObjects & StoreObjects & { QUOTAS: Caller["quotas"] };
 
 /** A caller's fields that its transport and the platform provide. */
 type Provided = Omit<Caller, "config" | "tenant" | "identity" | "quotas" | "homes" | "files" | "stores" | "past">;
 
 /** The caller with a key: its configuration, and its tenant's homes, files, vector stores and limits. */
-export function callerWith(env: TenantBindings, config: Config, identity: Identity, provided: Provided): Caller {
+export function callerWith(env: Env, config: Config, identity: Identity, provided: Provided): Caller {
   const { tenant, policy } = identity;
   const homes = new HomeClient(env, tenant);
   return {

@@ -3,7 +3,6 @@ import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
 import { mistakesWith, sourcesOf, type Variables } from "../config/index.ts";
 import { CHANGED_VARIABLES, fileForm, type Overrides, overridable } from "../config/layers.ts";
-import { DIRECTORY } from "../store/deployment/keys/key-directory.ts";
 import { putInForce } from "../store/deployment/keys/live-config.ts";
 import { checkDisk } from "../store/objects/process-state.ts";
 import type { Administrator } from "./keys.ts";
@@ -31,7 +30,7 @@ export const shownConfiguration = z.object({
 /** The administrator, and the environment whose configuration it is. */
 export interface ConfigurationAccess {
   admin: Administrator;
-  env: Variables & Pick<Parameters<typeof putInForce>[0], "KEYS">;
+  env: Parameters<typeof putInForce>[0];
 }
 
 /** The longest JSON of all changes together. UTF-16 units. */
@@ -131,5 +130,5 @@ function unusable(mistakes: readonly string[]): ApiError {
 }
 
 function directoryOf({ directories }: Administrator) {
-  return directories.getByName(DIRECTORY);
+  return directories.getByName();
 }

@@ -8,11 +8,11 @@ import { parse } from "@responses-edge/responses-api/validation-errors";
 import { withItemIds } from "@responses-edge/turn/prompt";
 import { z } from "zod";
 import { checkMedia, checkRequestItems } from "../assembly/media-policy.ts";
-import type { HomeStub } from "../store/home/home-calls.ts";
 import { conversationAddress, homeHere } from "../store/home/home-client.ts";
 import type { Conversation } from "../store/home/home-rows.ts";
 import type { ItemPage } from "../store/home/item-store.ts";
 import { checkMayStore } from "../store/home/may-store.ts";
+import type { Stub } from "../store/objects/objects.ts";
 import { MAX_CALL_LENGTH, unwrap } from "../store/objects/rpc.ts";
 import { readInputFiles } from "./input-files.ts";
 import { admitStored } from "./limit-reservation.ts";
@@ -43,9 +43,9 @@ export async function createConversation(caller: Caller, body: unknown): Promise
   await noteHome(caller, address.home);
   const owner = caller.identity.storingKey;
   // Awaited, because the reservation lasts until the conversation is stored.
-  return await caller.homes.open(address.home, (home) =>
-    home.createConversation(conversationId(address), address.turn, values ?? {}, first, owner),
-  );
+  return await caller.homes
+    .home(address.home)
+    .createConversation(conversationId(address), address.turn, values ?? {}, first, owner);
 }
 
 export async function retrieveConversation(caller: Caller, id: string): Promise<Conversation> {
@@ -136,7 +136,7 @@ async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAd
 }
 
 /** Asks a conversation's home. Throws the 404 where the home answers null, or stores nothing. */
-async function ask<T>({ homes }: Caller, id: string, work: (home: HomeStub) => Promise<T | null>): Promise<T> {
+async function ask<T>({ homes }: Caller, id: string, work: (home: Stub<"HOME">) => Promise<T | null>): Promise<T> {
   const value = await homes.ask(conversationAddress(id).home, null, work);
   if (value === null) throw conversationNotFound(id);
   return value;

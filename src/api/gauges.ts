@@ -1,8 +1,8 @@
 import type { Gauge, GaugeReading } from "@responses-edge/otlp";
 import { serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
-import { type FileBindings, filesInUse } from "../store/home/open-homes.ts";
 import { permitsTaken, workUnderWay } from "../store/limits/permits.ts";
+import { type FileBindings, filesInUse } from "../store/objects/open-homes.ts";
 import { pendingBatches, pendingDeliveries } from "../store/objects/pending-work.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { ingestingStores } from "../store/tenant/vector-stores/ingestion.ts";

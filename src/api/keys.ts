@@ -2,8 +2,10 @@ import { ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
 import { type Grants, grants } from "../contract/grants.ts";
-import { type AuditRow, DIRECTORY, type KeyDirectory } from "../store/deployment/keys/key-directory.ts";
+import type { Env } from "../env.ts";
+import type { AuditRow } from "../store/deployment/keys/key-directory.ts";
 import type { KeyChange, StoredKey } from "../store/deployment/keys/key-store.ts";
+import type { Stub } from "../store/objects/objects.ts";
 import { checkDisk } from "../store/objects/process-state.ts";
 import type { auditQuery, keysQuery } from "./queries.ts";
 
@@ -15,7 +17,7 @@ export interface Administrator {
   name: string;
   /** The only tenant of a tenant admin; undefined for an administrator of all tenants. */
   tenant: string | undefined;
-  directories: DurableObjectNamespace<KeyDirectory>;
+  directories: Env["KEYS"];
   /**
    * Makes this isolate, and the other workers of its machine, forget the keys and tenants that they have cached. Called
    * after every change.
@@ -192,8 +194,8 @@ function toMs(seconds: number | null): number | null {
   return seconds === null ? null : seconds * 1000;
 }
 
-function directoryOf({ directories }: Administrator): DurableObjectStub<KeyDirectory> {
-  return directories.getByName(DIRECTORY);
+function directoryOf({ directories }: Administrator): Stub<"KEYS"> {
+  return directories.getByName();
 }
 
 function found<T>(id: string, value: T | null): T {

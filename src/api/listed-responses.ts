@@ -2,9 +2,9 @@ import type { ListedResponse } from "@responses-edge/responses-api/platform/list
 import { costOf } from "@responses-edge/usage-limits";
 import type { z } from "zod";
 import type { Config } from "../config/index.ts";
+import type { Env } from "../env.ts";
 import { unknownCursor } from "../store/home/item-store.ts";
 import { tagOf } from "../store/tenant/response-index/entry.ts";
-import type { IndexBinding } from "../store/tenant/response-index/home-index.ts";
 import { page } from "./keys.ts";
 import type { responsesQuery } from "./queries.ts";
 
@@ -13,7 +13,7 @@ import type { responsesQuery } from "./queries.ts";
 /** A page of the responses that match all filters, by their time of creation. Throws the 400 of an `after` that is not listed. */
 export async function listResponses(
   { tenant, config }: { tenant: string; config: Config },
-  indexes: IndexBinding["RESPONSE_INDEXES"],
+  indexes: Env["RESPONSE_INDEXES"],
   {
     limit,
     order,

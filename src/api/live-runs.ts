@@ -1,10 +1,10 @@
 import { type ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type { z } from "zod";
-import { type AnnouncedRun, BOARD, type Board } from "../store/deployment/board.ts";
-import { DIRECTORY } from "../store/deployment/keys/key-directory.ts";
-import type { HomeStub, HomesBinding } from "../store/home/home-calls.ts";
+import type { Env } from "../env.ts";
+import type { AnnouncedRun } from "../store/deployment/board.ts";
 import { HomeClient } from "../store/home/home-client.ts";
+import type { Stub } from "../store/objects/objects.ts";
 import { type Administrator, page } from "./keys.ts";
 import { allLiveTurns, endTurnAnywhere, type TurnFacts } from "./live-turns.ts";
 import type { keysQuery } from "./queries.ts";
@@ -16,8 +16,8 @@ import type { keysQuery } from "./queries.ts";
  */
 
 export interface LiveRuns extends Administrator {
-  homes: HomesBinding;
-  boards: DurableObjectNamespace<Board>;
+  homes: Env;
+  boards: Env["BOARD"];
 }
 
 /** Homes that are asked at the same time. */
@@ -25,7 +25,7 @@ const CONCURRENT_HOMES = 16;
 
 /** Runs by their ids. One that has ended since it was announced is left out, so that a page may have fewer than `limit`. */
 export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.output<typeof keysQuery>) {
-  const board = admin.boards.getByName(BOARD);
+  const board = admin.boards.getByName();
   const tenant = admin.tenant ?? query.tenant;
   const [runs, turns] = await Promise.all([
     board.runs({ ...query, tenant, limit: limit + 1 }),
@@ -84,7 +84,7 @@ async function shownRun(admin: LiveRuns, run: Announced) {
  * itself. Throws the 404 of a run that is not live.
  */
 export async function cancelLiveRun(admin: LiveRuns, id: string) {
-  const directory = admin.directories.getByName(DIRECTORY);
+  const directory = admin.directories.getByName();
   const noted = (tenant: string) =>
     directory.note({ type: "response.cancelled", actor: admin.name, tenant, target: id }, "admin");
   const [turn] = await allLiveTurns({ id, tenant: admin.tenant });
@@ -94,7 +94,7 @@ export async function cancelLiveRun(admin: LiveRuns, id: string) {
     await endTurnAnywhere(id);
     return { object: "run", id, tenant: turn.tenant, status: "cancelled" };
   }
-  const board = admin.boards.getByName(BOARD);
+  const board = admin.boards.getByName();
   const run = parseResponseId(id) ? await board.run(id) : null;
   if (!run || run.tenant !== (admin.tenant ?? run.tenant)) throw runNotFound(id);
   const isLive = (await ofHome(admin, run, (home, turn) => home.liveRun(turn))) !== null;
@@ -111,7 +111,7 @@ export async function cancelLiveRun(admin: LiveRuns, id: string) {
 async function ofHome<T>(
   { homes }: LiveRuns,
   { id, tenant }: AnnouncedRun,
-  ask: (home: HomeStub, turn: string) => Promise<T | null>,
+  ask: (home: Stub<"HOME">, turn: string) => Promise<T | null>,
 ): Promise<T | null> {
   const address = parseResponseId(id);
   if (!address) throw new TypeError("Only responses are announced.");

@@ -11,10 +11,10 @@ import {
 import { withoutReadParts } from "@responses-edge/responses-api/items/parts";
 import { type ReasoningShown, shownHead, shownItems } from "@responses-edge/responses-api/items/reasoning";
 import type { z } from "zod";
-import type { HomeStub } from "../store/home/home-calls.ts";
 import { conversationAddress } from "../store/home/home-client.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "../store/home/item-store.ts";
 import type { StoredResponse } from "../store/home/turn-store.ts";
+import type { Stub } from "../store/objects/objects.ts";
 import { unwrap } from "../store/objects/rpc.ts";
 import { withImages } from "./shown-images.ts";
 import type { Caller } from "./transport.ts";
@@ -67,7 +67,7 @@ export async function listInputItems(
 async function ask<T>(
   { homes }: Caller,
   address: TurnAddress,
-  work: (home: HomeStub) => Promise<T | null>,
+  work: (home: Stub<"HOME">) => Promise<T | null>,
 ): Promise<T> {
   const value = await homes.ask(address.home, null, work);
   if (value === null) throw responseNotFound(responseId(address));

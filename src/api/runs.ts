@@ -16,9 +16,9 @@ import { canonicalJson } from "@responses-edge/responses-api/json";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
-import type { HomeStub } from "../store/home/home-calls.ts";
 import type { RunSpec } from "../store/home/run-store.ts";
 import type { StoredResponse } from "../store/home/turn-store.ts";
+import type { Stub } from "../store/objects/objects.ts";
 import { homeUrl, maxOutputLength, refused, unwrap } from "../store/objects/rpc.ts";
 import { type Creation, inQueue } from "./creation.ts";
 import { readInputFiles } from "./input-files.ts";
@@ -76,8 +76,9 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   maxOutputLength(specJson.length + JSON.stringify(access).length);
   const ticket = randomUUID();
   const missing = missingPast(creation);
-  const begin = async (home: HomeStub) => await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);
-  const start = () => (missing ? homes.ask(address.home, refused(missing), begin) : homes.open(address.home, begin));
+  const begin = async (home: Stub<"HOME">) =>
+    await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);
+  const start = () => (missing ? homes.ask(address.home, refused(missing), begin) : begin(homes.home(address.home)));
   // The run takes its own memory permits, and its home ends the reservation.
   const handedOver = scope.move();
   handedOver.releasePermits();
@@ -176,7 +177,7 @@ export async function createOnce(creation: Creation, key: string, body: unknown)
   const { homes } = creation.caller;
   const fingerprint = createHash("sha256").update(canonicalJson(body)).digest("hex");
   const { home, turn } = creation.address;
-  const claim = await homes.openKey(key, (stub) => stub.claim(fingerprint, home, turn));
+  const claim = await homes.idempotencyKey(key).claim(fingerprint, home, turn);
   if (claim.kind === "conflict") throw keyReused();
   const address = claim.kind === "known" ? { home: claim.home, turn: claim.turn } : creation.address;
   const keyed = { ...creation, address };
@@ -195,12 +196,15 @@ export async function createOnce(creation: Creation, key: string, body: unknown)
     // Refused before anything has begun: the client may correct the request and try again. A run that waited in vain
     // for its conversation stays under the key. After any other error, the run may have begun.
     if (error instanceof ApiError && error.status !== 409) {
-      await homes.openKey(key, (stub) => stub.unclaim(fingerprint, address.turn));
+      await homes.idempotencyKey(key).unclaim(fingerprint, address.turn);
     }
     throw error;
   }
   // Runs in parallel with the answer. If it fails, the key only forgets a deletion.
-  const noted = homes.openKey(key, (stub) => stub.begun(fingerprint, address.home, address.turn)).catch(() => {});
+  const noted = homes
+    .idempotencyKey(key)
+    .begun(fingerprint, address.home, address.turn)
+    .catch(() => {});
   const created = await answerRun(keyed, accepted);
   await noted;
   return created;

@@ -1,15 +1,9 @@
 import type { z } from "zod";
-import { DIRECTORY } from "../store/deployment/keys/key-directory.ts";
-import type { HomesBinding } from "../store/home/home-calls.ts";
+import type { Env } from "../env.ts";
 import { HomeClient } from "../store/home/home-client.ts";
-import type { Quota } from "../store/limits/quota-object.ts";
 import { homeUrl } from "../store/objects/rpc.ts";
-import type { FileObjects } from "../store/tenant/files/bindings.ts";
 import { FileClient } from "../store/tenant/files/file-client.ts";
-import type { IndexBinding } from "../store/tenant/response-index/home-index.ts";
 import { StoreClient } from "../store/tenant/vector-stores/store-client.ts";
-import type { StoreObjects } from "../store/tenant/vector-stores/store-env.ts";
-import type { WebhookBinding } from "../store/tenant/webhooks/announcing.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
 import { type homesQuery, MAX_HOMES } from "./queries.ts";
 import { exportFiles, isFileCursor } from "./tenant-files.ts";
@@ -20,12 +14,12 @@ import { exportFiles, isFileCursor } from "./tenant-files.ts";
  */
 
 export interface TenantData extends Administrator {
-  homes: HomesBinding;
-  quotas: DurableObjectNamespace<Quota>;
-  files: FileObjects & StoreObjects;
-  webhooks: WebhookBinding["WEBHOOKS"];
+  homes: Env;
+  quotas: Env["QUOTAS"];
+  files: Env;
+  webhooks: Env["WEBHOOKS"];
   batches: { getByName(tenant: string): { erase(): Promise<void> } };
-  responseIndexes: IndexBinding["RESPONSE_INDEXES"];
+  responseIndexes: Env["RESPONSE_INDEXES"];
 }
 
 /** A home that was used within this time may have a turn in progress that will be stored. Its note stays. */
@@ -44,7 +38,7 @@ export async function exportTenant(
   { after, limit }: z.output<typeof homesQuery>,
 ): Promise<ReadableStream<Uint8Array>> {
   const tenant = parseTenant(id);
-  const directory = admin.directories.getByName(DIRECTORY);
+  const directory = admin.directories.getByName();
   await directory.note({ type: "tenant.exported", actor: admin.name, tenant, target: tenant }, "admin");
   const quota = admin.quotas.getByName(tenant);
   const isAmongFiles = after !== undefined && isFileCursor(after);
@@ -93,7 +87,7 @@ async function writeAll(
 }
 
 async function aboutTenant({ directories, quotas }: TenantData, tenant: string): Promise<object[]> {
-  const directory = directories.getByName(DIRECTORY);
+  const directory = directories.getByName();
   const lines: object[] = [{ object: "tenant", id: tenant, limits: await directory.tenantLimits(tenant) }];
   for (let after = ""; ; ) {
     const keys = await directory.list(tenant, after, KEYS_AT_ONCE);
@@ -124,7 +118,7 @@ async function eraseFiles({ files }: TenantData, tenant: string): Promise<boolea
  */
 export async function eraseTenant(admin: TenantData, id: string, after: string | undefined) {
   const tenant = parseTenant(id);
-  const directory = admin.directories.getByName(DIRECTORY);
+  const directory = admin.directories.getByName();
   await directory.eraseTenant(admin.name, tenant);
   admin.forgetKeys();
   const quota = admin.quotas.getByName(tenant);

@@ -6,13 +6,12 @@ import { addStoreFileBody, chunkingOf, createStoreBody } from "@responses-edge/r
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
 import type { Config } from "../config/index.ts";
+import type { Env } from "../env.ts";
 import { unwrap } from "../store/objects/rpc.ts";
-import type { FileObjects } from "../store/tenant/files/bindings.ts";
 import { FileClient } from "../store/tenant/files/file-client.ts";
 import type { FileRecord } from "../store/tenant/files/file-table.ts";
 import type { ReceivedPart } from "../store/tenant/files/received-part.ts";
 import { StoreClient } from "../store/tenant/vector-stores/store-client.ts";
-import type { StoreObjects } from "../store/tenant/vector-stores/store-env.ts";
 import type { NewStoreFile } from "../store/tenant/vector-stores/store-files.ts";
 
 /**
@@ -39,7 +38,7 @@ const PAGE_STORE_FILES = 20_000;
 const STORE_FILES_AT_ONCE = 500;
 
 type Write = (line: object) => Promise<void>;
-type Objects = FileObjects & StoreObjects;
+type Objects = Env;
 
 /** Writes a page of lines: files, then vector stores. Gives the next page's `after`, or null where nothing is left. */
 export async function exportFiles(

@@ -5,7 +5,6 @@ import { parse } from "@responses-edge/responses-api/validation-errors";
 import { compactionCodec, createSealer } from "@responses-edge/turn/sealed-content/sealer";
 import type { Config } from "../config/index.ts";
 import { grants, storageOf } from "../contract/grants.ts";
-import { DIRECTORY } from "../store/deployment/keys/key-directory.ts";
 import { HomeClient } from "../store/home/home-client.ts";
 import type { ImportAnswer } from "../store/home/home-import.ts";
 import { type HomeLine, homeLine } from "../store/home/home-lines.ts";
@@ -71,7 +70,7 @@ export async function importTenant(
 ): Promise<TenantImport> {
   const tenant = parseTenant(id);
   checkDisk();
-  const directory = admin.directories.getByName(DIRECTORY);
+  const directory = admin.directories.getByName();
   await directory.note({ type: "tenant.imported", actor: admin.name, tenant, target: tenant }, "admin");
   await using files = new FilesImport(admin.files, tenant, config);
   const importer = new Importer(admin, config, tenant, files);
@@ -134,7 +133,7 @@ class Importer {
   async #takeLimits(limits: unknown): Promise<void> {
     const told = parse(grants.nullable(), limits);
     if (told === null) return;
-    const directory = this.#admin.directories.getByName(DIRECTORY);
+    const directory = this.#admin.directories.getByName();
     const here = await directory.tenantLimits(this.#tenant);
     if (here === null) await directory.setTenantLimits(this.#admin.name, this.#tenant, told);
     this.done.limits = here === null ? "set" : JSON.stringify(here) === JSON.stringify(told) ? "unchanged" : "kept";
@@ -180,7 +179,7 @@ class Importer {
   /** True if the tenant's storage is counted. */
   #isCounted(): Promise<boolean> {
     this.#counted ??= this.#admin.directories
-      .getByName(DIRECTORY)
+      .getByName()
       .tenantLimits(this.#tenant)
       .then((limits) => storageOf(limits, null, this.#config.keys).isCounted);
     return this.#counted;
@@ -239,7 +238,7 @@ class HomeInParts {
     this.#lines = [];
     this.#length = 0;
     if (this.#answer === "differs" || this.#answer === "interrupted") return;
-    this.#answer = await this.#client.open(this.told.id, (home) => home.import(part));
+    this.#answer = await this.#client.home(this.told.id).import(part);
   }
 }
 

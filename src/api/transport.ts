@@ -5,10 +5,10 @@ import type { TurnResult } from "@responses-edge/turn/turn";
 import type { PastSource } from "../assembly/assemble-turn.ts";
 import type { Config } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
+import type { Env } from "../env.ts";
 import type { AuditEvent } from "../store/deployment/keys/key-directory.ts";
 import type { HomeClient } from "../store/home/home-client.ts";
 import type { StoredResponse } from "../store/home/turn-store.ts";
-import type { Quota } from "../store/limits/quota-object.ts";
 import type { FileClient } from "../store/tenant/files/file-client.ts";
 import type { StoreClient } from "../store/tenant/vector-stores/store-client.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
@@ -31,7 +31,7 @@ export interface Caller {
   /** The key of the tenant that asks, and its permissions. */
   identity: Identity;
   /** Counts the use of callers who have limits. */
-  quotas: DurableObjectNamespace<Quota>;
+  quotas: Env["QUOTAS"];
   /** Remembers that the quota has counted this request. */
   counting: Counting;
   /** Sends the client further headers, where the answer can have them. */

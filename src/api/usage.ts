@@ -12,9 +12,10 @@ import {
 } from "@responses-edge/usage-limits";
 import type { z } from "zod";
 import { type Grants, type StorageDefaults, withStoredBytes } from "../contract/grants.ts";
-import { DIRECTORY, type KeyDirectory } from "../store/deployment/keys/key-directory.ts";
+import type { Env } from "../env.ts";
 import type { Quota } from "../store/limits/quota-object.ts";
 import { MAX_USAGE_ROWS } from "../store/limits/usage.ts";
+import type { Stub } from "../store/objects/objects.ts";
 import type { costsQuery, storageQuery, usageQuery } from "./queries.ts";
 
 /** Usage and costs of tenants, in buckets of time. */
@@ -39,8 +40,8 @@ const CONCURRENT_TENANTS = 16;
 
 /** The sources of usage. */
 export interface UsageSources {
-  directories: DurableObjectNamespace<KeyDirectory>;
-  quotas: DurableObjectNamespace<Quota>;
+  directories: Env["KEYS"];
+  quotas: Env["QUOTAS"];
 }
 
 /** One kind of usage: of one tenant, or of the tenants that the query names, or of all. Throws the 400s of `inBuckets`, and of a filter that the kind does not have. */
@@ -130,7 +131,7 @@ export async function readStorage(
   const byTenant = groupBy.includes("project_id");
   const byKey = groupBy.includes("api_key_id");
   const groups = Map.groupBy(rows, ({ tenant: of, key }) => `${byTenant ? of : ""}:${byKey ? key : ""}`);
-  const directory = sources.directories.getByName(DIRECTORY);
+  const directory = sources.directories.getByName();
   const results = await Promise.all(
     [...groups.values()].map(async (group) => {
       const sum = (kind: StoredLimit) => group.reduce((total, { stored }) => total + stored[kind], 0);
@@ -199,7 +200,7 @@ async function sizesOf(
 async function* ofEach<Answer>(
   tenants: readonly string[],
   { quotas }: UsageSources,
-  ask: (quota: DurableObjectStub<Quota>) => Promise<Answer>,
+  ask: (quota: Stub<"QUOTAS">) => Promise<Answer>,
 ) {
   for (let start = 0; start < tenants.length; start += CONCURRENT_TENANTS) {
     const asked = tenants.slice(start, start + CONCURRENT_TENANTS);
@@ -212,7 +213,7 @@ async function tenantsOf(
   projects: readonly string[] | undefined,
   { directories }: UsageSources,
 ): Promise<readonly string[]> {
-  const tenants = projects ?? (await directories.getByName(DIRECTORY).tenants("", MAX_TENANTS + 1));
+  const tenants = projects ?? (await directories.getByName().tenants("", MAX_TENANTS + 1));
   if (tenants.length <= MAX_TENANTS) return tenants;
   throw tooMuch(`Name at most ${MAX_TENANTS} tenants in 'project_ids'.`);
 }

@@ -10,11 +10,11 @@ import {
 } from "@responses-edge/responses-api/platform/webhooks";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { z } from "zod";
+import type { Env } from "../env.ts";
 import { checkDisk } from "../store/objects/process-state.ts";
 import { noteEndpoints } from "../store/tenant/webhooks/announcing.ts";
 import { type Delivery, isTaken } from "../store/tenant/webhooks/delivery-table.ts";
 import { type Endpoint, MAX_ENDPOINTS } from "../store/tenant/webhooks/endpoint-table.ts";
-import type { Webhooks } from "../store/tenant/webhooks/webhooks.ts";
 import { page } from "./keys.ts";
 import type { endpointsQuery } from "./queries.ts";
 import type { Caller } from "./transport.ts";
@@ -23,7 +23,7 @@ import type { Caller } from "./transport.ts";
 
 /** A caller, and the object of its tenant's endpoints. */
 export type WebhookCaller = Pick<Caller, "tenant" | "config" | "signal" | "note"> & {
-  webhooks: DurableObjectNamespace<Webhooks>;
+  webhooks: Env["WEBHOOKS"];
 };
 
 /**

@@ -3,13 +3,11 @@ import { unixSeconds } from "@responses-edge/responses-api/response";
 import { callerWith } from "../api/caller.ts";
 import type { Caller } from "../api/transport.ts";
 import { type Config, loadConfig } from "../config/index.ts";
-import type { HomesBinding } from "../store/home/home-calls.ts";
-import type { RunEnv } from "../store/home/prepared-run.ts";
-import type { Quota } from "../store/limits/quota-object.ts";
+import type { RawEnv } from "../env.ts";
 import { OwnedObject } from "../store/objects/owned-object.ts";
 import { pendingBatches } from "../store/objects/pending-work.ts";
+import { OBJECTS } from "../store/objects/registry.ts";
 import { Schema } from "../store/objects/schema.ts";
-import { MIGRATIONS } from "../store/objects/schema-versions.ts";
 import { announce } from "../store/tenant/webhooks/announcing.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { BatchJob } from "./batch-job.ts";
@@ -24,9 +22,6 @@ const WORK_MS = 120_000;
 /** Milliseconds after its beginning at which the work of a dead process is resumed. */
 const RESUMED_AFTER_MS = 30_000;
 
-/** The environment of the object. */
-type BatchEnv = RunEnv & HomesBinding & { QUOTAS: DurableObjectNamespace<Quota> };
-
 /** A batch as it is shown. */
 export interface ShownBatch extends BatchRecord {
   counts: Counts;
@@ -37,7 +32,7 @@ export interface ShownBatch extends BatchRecord {
  * The batches of a tenant: one Durable Object, named as the tenant. Its alarm works on them concurrently, with at most
  * `BATCH_CONCURRENCY` requests in progress.
  */
-export class Batches extends OwnedObject<BatchEnv> {
+export class Batches extends OwnedObject {
   readonly #schema: Schema;
   readonly #table: BatchTable;
   readonly #jobs = new Map<string, BatchJob>();
@@ -45,9 +40,9 @@ export class Batches extends OwnedObject<BatchEnv> {
   #active = 0;
   readonly #waiting: (() => void)[] = [];
 
-  constructor(state: DurableObjectState, env: BatchEnv) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "BATCHES");
-    this.#schema = new Schema(state.storage, BATCH_TABLES, MIGRATIONS.Batches);
+    this.#schema = new Schema(state.storage, BATCH_TABLES, OBJECTS.BATCHES.migrations);
     this.#table = new BatchTable(this.#schema);
   }
 
@@ -223,6 +218,12 @@ export class Batches extends OwnedObject<BatchEnv> {
       this.#table.forgetTallies();
       throw error;
     }
+  }
+}
+
+declare module "../store/objects/objects.ts" {
+  interface ObjectClasses {
+    BATCHES: Batches;
   }
 }
 

@@ -7,9 +7,10 @@ import type { z } from "zod";
 import { page } from "../api/keys.ts";
 import type { endpointsQuery } from "../api/queries.ts";
 import type { Caller } from "../api/transport.ts";
+import type { Env } from "../env.ts";
 import { checkMayStore } from "../store/home/may-store.ts";
 import { checkDisk } from "../store/objects/process-state.ts";
-import type { Batches, ShownBatch } from "./batches.ts";
+import type { ShownBatch } from "./batches.ts";
 import { passedEndpoint } from "./requests.ts";
 
 /** Batches. Every function that takes an id throws the 404 of one that is unknown or another tenant's. */
@@ -18,7 +19,7 @@ import { passedEndpoint } from "./requests.ts";
 const WINDOW_SECONDS = 86_400;
 
 export type BatchCaller = Pick<Caller, "tenant" | "identity" | "config" | "files" | "note"> & {
-  batches: DurableObjectNamespace<Batches>;
+  batches: Env["BATCHES"];
 };
 
 /**

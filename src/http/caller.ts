@@ -7,8 +7,6 @@ import type { Caller } from "../api/transport.ts";
 import { hearReport } from "../assembly/model-server.ts";
 import type { Role } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
-import { BOARD } from "../store/deployment/board.ts";
-import { DIRECTORY } from "../store/deployment/keys/key-directory.ts";
 import { unknownUrl } from "./answers.ts";
 import type { Admin, AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
@@ -33,7 +31,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
   const { BOARD: boards } = context.env;
   // This isolate reads the board's report from time to time. No request waits for it.
   if (boards && config.boardMs !== 0 && config.modelServers.length > 1) {
-    hearReport(config, () => boards.getByName(BOARD).read(), waitUntil);
+    hearReport(config, () => boards.getByName().read(), waitUntil);
   }
   let clientSession: string | undefined;
   for (const name of SESSION_HEADERS) {
@@ -103,7 +101,7 @@ export function readableTenant(context: Context<AppEnv>): string | undefined {
 function noteOf(context: Context<AppEnv>, { tenant }: Identity): NonNullable<Caller["note"]> {
   const { actor } = context.get("authenticated");
   return (event) => {
-    const noted = context.env.KEYS.getByName(DIRECTORY).note({ ...event, tenant, actor }, "tenant");
+    const noted = context.env.KEYS.getByName().note({ ...event, tenant, actor }, "tenant");
     const told = noted.catch(() => console.error(logLine({ level: "error", audit_not_noted: event })));
     context.executionCtx.waitUntil(told);
   };

@@ -1,10 +1,10 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { configure, type TextVariables } from "../config/index.ts";
-import type { Env } from "../env.ts";
+import type { RawEnv } from "../env.ts";
 import { turnsBesideClients } from "../store/limits/permits.ts";
 import { noteDamaged, takeSuspects } from "../store/objects/damage.ts";
 import { adoptObjects, adoptRest, giveUpObjects, releaseObjects } from "../store/objects/hand-over.ts";
-import { routed } from "../store/objects/object-routes.ts";
+import { withObjects } from "../store/objects/objects.ts";
 import {
   hasGiven,
   holdAnswers,
@@ -29,7 +29,7 @@ import { setSide } from "../store/objects/workers.ts";
  * exposes it. Every answer gives the number of foreground turns. A predecessor's also gives the objects that it has,
  * and those that it has given up since its last answer.
  */
-export class Launcher extends WorkerEntrypoint<Env> {
+export class Launcher extends WorkerEntrypoint<RawEnv> {
   override async fetch(request: Request): Promise<Response> {
     processState.hasLauncher = true;
     const body = request.method === "POST" ? await request.json<unknown>() : undefined;
@@ -44,7 +44,7 @@ export class Launcher extends WorkerEntrypoint<Env> {
         noteDisk(body as DiskState);
         break;
       case "/configuration":
-        mistakes = configure(routed(this.env), { file: body as TextVariables });
+        mistakes = configure(withObjects(this.env), { file: body as TextVariables });
         break;
       case "/measures":
         processState.measures = body as ProcessMeasures;

@@ -1,48 +1,41 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
-import { ApiError } from "@responses-edge/responses-api/errors";
 import { endTurn, liveTurns, type TurnQuery } from "../api/live-turns.ts";
 import { ownMetrics } from "../api/worker-metrics.ts";
 import { loadConfig } from "../config/index.ts";
-import type { Env } from "../env.ts";
+import type { RawEnv } from "../env.ts";
 import { keyCache } from "../store/deployment/keys/key-cache.ts";
 import { fullShares } from "../store/limits/disk-share.ts";
-import { askObject } from "../store/objects/hand-over.ts";
-import { type ObjectCall, objectOf, routed } from "../store/objects/object-routes.ts";
-import type { ShareAnswer } from "../store/objects/workers.ts";
+import { answerCall, answerFetch, ask, withObjects } from "../store/objects/objects.ts";
+import type { Answer, ObjectCall } from "../store/objects/rpc.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
-
-type Method = (...args: unknown[]) => Promise<unknown>;
 
 /**
  * Answers the other workers of this machine, on a socket of its own (`cli/serve/workerd.ts`): for the objects of this
  * worker's share, and for state that only this process has. No other deployment exposes it.
  */
-export class Share extends WorkerEntrypoint<Env> {
+export class Share extends WorkerEntrypoint<RawEnv> {
   here(): void {}
 
-  async call({ binding, name, method, args }: ObjectCall): Promise<ShareAnswer> {
-    try {
-      return { value: await askObject(routed(this.env), binding, name, (stub) => (stub[method] as Method)(...args)) };
-    } catch (error) {
-      if (error instanceof ApiError) return { error: error.toFields() };
-      throw error;
-    }
+  call(call: ObjectCall): Promise<Answer> {
+    return answerCall(call, (asked) => this.#ask(asked));
   }
 
-  override async fetch(request: Request): Promise<Response> {
-    const [binding, name] = objectOf(request);
-    if (!binding) return new Response(null, { status: 404 });
-    return askObject(routed(this.env), binding, name, (stub) => (stub as unknown as Fetcher).fetch(request));
+  override fetch(request: Request): Promise<Response> {
+    return answerFetch(request, (asked) => this.#ask(asked));
+  }
+
+  async #ask(call: ObjectCall) {
+    return { value: await ask(this.env, call) };
   }
 
   metrics() {
-    const config = loadConfig(routed(this.env));
+    const config = loadConfig(withObjects(this.env));
     const totals = config.telemetry && telemetryOf(config.telemetry).totals;
     return totals && ownMetrics(config, this.env, totals);
   }
 
   forgetKeys(): void {
-    const env = routed(this.env);
+    const env = withObjects(this.env);
     keyCache(env, loadConfig(env).keys).forget();
   }
 

@@ -9,7 +9,7 @@ import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { diagnose } from "../../cli/tools/doctor.ts";
 import { objectId } from "../../cli/tools/object-ids.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
-import { workerOf } from "../../src/store/objects/shares.ts";
+import { workerOf } from "../../src/store/objects/registry.ts";
 import { conformantFetch } from "../conformance/client.ts";
 import { ADMIN_KEY, call, makeKey, newTenant } from "../e2e/key-support.ts";
 import { cleanUp, commandOf, newFolder, type Served, start, textIfThere, workerdsOf } from "../e2e/serve-support.ts";

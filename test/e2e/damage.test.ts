@@ -15,9 +15,10 @@ import { basename, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/serve/workerd.ts";
+import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { diagnose, type Finding } from "../../cli/tools/doctor.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { CLASS_NAMES } from "../../src/store/objects/registry.ts";
 import { passTime } from "../workerd/process.ts";
 import { root } from "../workerd/tools.ts";
 import { ADMIN_KEY, ask as askAsRoot, ROOT, sha256 } from "./key-support.ts";
@@ -241,7 +242,7 @@ it("is an error that names the damage, for every class, and is logged once with 
     Board: (openai) => openai.get("/admin/runs", asRoot),
   };
   // Each request needs the directory of keys, which has a test of its own.
-  expect([...Object.keys(asked), "KeyDirectory"].toSorted()).toEqual(Object.values(OBJECT_CLASSES).toSorted());
+  expect([...Object.keys(asked), "KeyDirectory"].toSorted()).toEqual(CLASS_NAMES.toSorted());
   const damagedIn = (name: string) =>
     filesOf(data, name).filter((file) => name !== "FileDirectory" || basename(file) === stored.listing);
   for (const name of Object.keys(asked)) for (const file of damagedIn(name)) overwrite(file, 1);

@@ -7,7 +7,8 @@ import {
   treeOf,
 } from "@responses-edge/responses-api/ids";
 import { expect, it } from "vitest";
-import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/serve/workerd.ts";
+import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
+import { OBJECTS } from "../../src/store/objects/registry.ts";
 
 /**
  * Names under which data is stored. With another name a deployment would have no data (docs/self-hosting.md). Expectations
@@ -21,7 +22,8 @@ it("the Worker's name stays, from which Cloudflare and `wrangler dev` derive the
 });
 
 it("the classes of objects and their bindings stay", () => {
-  expect(OBJECT_CLASSES).toMatchObject({
+  const classes = Object.entries(OBJECTS).map(([binding, { className }]) => [binding, className] as const);
+  expect(Object.fromEntries(classes)).toMatchObject({
     HOME: "Home",
     KEYS: "KeyDirectory",
     QUOTAS: "Quota",
@@ -33,7 +35,7 @@ it("the classes of objects and their bindings stay", () => {
     BATCHES: "Batches",
     RESPONSE_INDEXES: "ResponseIndex",
   });
-  for (const [binding, name] of Object.entries(OBJECT_CLASSES)) {
+  for (const [binding, name] of classes) {
     expect(settings).toContain(`[exports.${name}]\ntype = "durable-object"\nstorage = "sqlite"\n`);
     expect(settings).toContain(`{ name = "${binding}", class_name = "${name}" }`);
   }

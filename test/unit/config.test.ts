@@ -13,6 +13,7 @@ import {
   VLLM_EXTRAS,
 } from "../../src/config/index.ts";
 import { authenticate, type KeySources } from "../../src/http/auth.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 import { PLUGIN_LIST } from "../../src/tools/plugins.ts";
 
 const HASH = "a".repeat(64);
@@ -386,7 +387,7 @@ describe("the configuration of tools", () => {
 
 /** The port of callers. */
 function sources(config: Config): KeySources {
-  return { config, env, waitUntil: () => {} };
+  return { config, env: withObjects(env), waitUntil: () => {} };
 }
 
 describe("API keys", () => {

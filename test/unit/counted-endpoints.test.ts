@@ -9,6 +9,7 @@ import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
 import type { Endpoint } from "../../src/http/endpoint.ts";
 import { endpoints } from "../../src/http/endpoints.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 
 /** Every declared endpoint is counted in its caller's limits, unless its declaration says that it is free. */
 
@@ -18,7 +19,7 @@ let bindings: Env;
 beforeAll(() => {
   const simulator = createSimulator();
   const VLLM = { fetch: (url: string, init: RequestInit) => simulator.fetch(new Request(url, init)) } as Env["VLLM"];
-  bindings = {
+  bindings = withObjects({
     ...env,
     VLLM,
     ALLOW_ANONYMOUS: "false",
@@ -28,7 +29,7 @@ beforeAll(() => {
     PROMETHEUS_TOKEN: "root",
     PASSTHROUGH_ENDPOINTS: "all",
     GUARD_URL: "https://guard.invalid/",
-  };
+  });
 });
 
 async function send(path: string, init: RequestInit & { key: string }): Promise<Response> {

@@ -4,6 +4,7 @@ import { createHash, createHmac } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { S3Config } from "../../src/config/files.ts";
 import { loadConfig } from "../../src/config/index.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 import { BytesInBucket, r2Bucket } from "../../src/store/tenant/files/bucket.ts";
 import { FileClient } from "../../src/store/tenant/files/file-client.ts";
 import { LISTED } from "../../src/store/tenant/files/object-bucket.ts";
@@ -54,7 +55,7 @@ describe("bytes in R2", () => {
     const none = { files: null, bytes: null };
     const limits = { tenant: none, key: none };
     const config = loadConfig(env);
-    const files = new FileClient({ ...env, FILES }, tenant);
+    const files = new FileClient({ ...withObjects(env), FILES }, tenant);
     using file = await files.receive("key", { tenant, config, limits, maxBytes: 10_000_000, field: "file" });
     const bytes = new Uint8Array(2_500_000).map((_, index) => index % 251);
     await file.write(bytes);
@@ -65,7 +66,9 @@ describe("bytes in R2", () => {
     const { body } = await files.content(`file-${record.key}`);
     expect(new Uint8Array(await new Response(body).arrayBuffer())).toEqual(bytes);
     // The binding has been removed.
-    await expect(new FileClient(env, tenant).content(`file-${record.key}`)).rejects.toMatchObject({ status: 503 });
+    await expect(new FileClient(withObjects(env), tenant).content(`file-${record.key}`)).rejects.toMatchObject({
+      status: 503,
+    });
   });
 
   it("are deleted with their file, except kept parts", async () => {

@@ -3,6 +3,7 @@ import { UnreadableFile } from "@responses-edge/file-text";
 import { fileId } from "@responses-edge/responses-api/ids";
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 import { FileClient } from "../../src/store/tenant/files/file-client.ts";
 
 const config = loadConfig(env);
@@ -12,7 +13,7 @@ let tenants = 0;
 function newTenant() {
   tenants += 1;
   const tenant = `text-${tenants}`;
-  return { tenant, files: new FileClient(env, tenant) };
+  return { tenant, files: new FileClient(withObjects(env), tenant) };
 }
 
 async function keep({ tenant, files }: ReturnType<typeof newTenant>, bytes: Uint8Array, filename = "a.txt") {

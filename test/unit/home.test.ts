@@ -11,6 +11,7 @@ import { ItemStore } from "../../src/store/home/item-store.ts";
 import type { TurnToSettle } from "../../src/store/home/settlement.ts";
 import { Tables } from "../../src/store/home/tables.ts";
 import { TurnStore } from "../../src/store/home/turn-store.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -696,7 +697,7 @@ describe("the calls that the Worker makes to homes", () => {
         },
       };
     };
-    const client = new HomeClient({ ...env, HOME: { getByName } as unknown as typeof env.HOME }, "tenant");
+    const client = new HomeClient(withObjects({ ...env, HOME: { getByName } as unknown as typeof env.HOME }), "tenant");
     return { calls, client };
   }
 

@@ -7,6 +7,7 @@ import type { Grants } from "../../src/contract/grants.ts";
 import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
 import { mintKey, newMint } from "../../src/store/deployment/keys/api-keys.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 
 /**
  * The cost of keys and limits for a request: the Worker's calls of objects, and the rows that these write
@@ -45,7 +46,7 @@ function counted<Namespace extends DurableObjectNamespace<Rpc.DurableObjectBrand
 beforeAll(async () => {
   const simulator = createSimulator();
   const VLLM = { fetch: (url: string, init: RequestInit) => simulator.fetch(new Request(url, init)) } as Env["VLLM"];
-  bindings = {
+  bindings = withObjects({
     ...env,
     VLLM,
     ALLOW_ANONYMOUS: "false",
@@ -54,7 +55,7 @@ beforeAll(async () => {
     KEY_CACHE_MS: "600000",
     KEYS: counted(env.KEYS),
     QUOTAS: counted(env.QUOTAS),
-  };
+  });
   await runInDurableObject(env.QUOTAS.getByName("any"), (_, { storage: { sql } }) => {
     const prototype = Object.getPrototypeOf(sql) as SqlStorage;
     const { exec } = prototype;

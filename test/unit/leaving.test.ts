@@ -3,10 +3,11 @@ import { env } from "cloudflare:workers";
 import { parseConversationId } from "@responses-edge/responses-api/ids";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
-import type { Env } from "../../src/env.ts";
+import type { RawEnv } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
 import { HomeClient } from "../../src/store/home/home-client.ts";
 import { tenantConversations } from "../../src/store/limits/permits.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 
 /**
  * Clients that disconnect while nothing is written to them. Cloudflare reports that by the request's signal
@@ -17,10 +18,10 @@ const TENANT = "local";
 const ENDLESS = "simulator?tps=50&words=100000";
 
 let simulator: Simulator;
-let bindings: Env;
+let bindings: RawEnv;
 beforeEach(() => {
   simulator = createSimulator();
-  const VLLM = { fetch: (url: string, init: RequestInit) => simulator.fetch(new Request(url, init)) } as Env["VLLM"];
+  const VLLM = { fetch: (url: string, init: RequestInit) => simulator.fetch(new Request(url, init)) } as RawEnv["VLLM"];
   bindings = { ...env, VLLM, ALLOW_ANONYMOUS: "true" };
 });
 
@@ -41,7 +42,7 @@ function call(path: string, body: object, { headers = {}, vars = {} }: { headers
     body: JSON.stringify(body),
     signal: client.signal,
   });
-  const answer = Promise.resolve(app.fetch(request, { ...bindings, ...vars }, context));
+  const answer = Promise.resolve(app.fetch(request, withObjects({ ...bindings, ...vars }), context));
   answer.catch(() => {});
   return {
     answer,
@@ -68,7 +69,7 @@ function homeOf(conversation: string) {
 /** Another client takes a turn in the conversation. */
 function holdConversation(id: string) {
   const home = parseConversationId(id)?.home ?? "";
-  return new HomeClient(env, TENANT).enterConversation({ id, home }, "holder", 0);
+  return new HomeClient(withObjects(env), TENANT).enterConversation({ id, home }, "holder", 0);
 }
 
 async function textsIn(conversation: string): Promise<string[]> {

@@ -2,8 +2,8 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { expect, it } from "vitest";
+import type { Migration } from "../../src/store/objects/registry.ts";
 import { migrate, Schema } from "../../src/store/objects/schema.ts";
-import type { Migration } from "../../src/store/objects/schema-versions.ts";
 
 /** A class of version 1, and the same class of a version 2 that only this test knows. */
 const V1 = ["CREATE TABLE t (a TEXT NOT NULL)", "CREATE TABLE u (c TEXT)"];

@@ -1,15 +1,15 @@
-import { env } from "cloudflare:test";
+import type { env } from "cloudflare:test";
 import { afterEach, describe, expect, it } from "vitest";
-import { HomeCalls } from "../../src/store/home/home-calls.ts";
 import {
   homeLeaves,
   homeLeft,
   homeOpened,
+  inOpenHome,
   type LivingHome,
   MANY_HOMES,
   mostOpenHomes,
   openHomes,
-} from "../../src/store/home/open-homes.ts";
+} from "../../src/store/objects/open-homes.ts";
 
 /** The open homes in a process with a low limit of open files. */
 
@@ -38,8 +38,13 @@ function homes(isIdle: (name: string) => boolean, files = FEW) {
       },
     };
   };
-  const calls = new HomeCalls({ ...env, HOME: { getByName } as unknown as typeof env.HOME, OPEN_FILES: files }, "acme");
-  return { calls, left };
+  const bindings = { HOME: { getByName } as unknown as typeof env.HOME, OPEN_FILES: files };
+  const called = <T>(name: string, call: () => T) =>
+    inOpenHome(bindings, `acme:${name}`, () => {
+      getByName(`acme:${name}`);
+      return call();
+    });
+  return { called, left };
 }
 
 const answered = async () => "answer";
@@ -61,58 +66,58 @@ describe("the permitted number of open homes", () => {
   });
 
   it("closes the least recently used one", async () => {
-    const { calls, left } = homes(() => true);
-    for (const name of ["a", "b", "c", "d", "a", "e", "f"]) expect(await calls.open(name, answered)).toBe("answer");
+    const { called, left } = homes(() => true);
+    for (const name of ["a", "b", "c", "d", "a", "e", "f"]) expect(await called(name, answered)).toBe("answer");
     expect(left).toEqual(["b", "c"]);
     expect([...openHomes().keys()]).toEqual(["acme:d", "acme:a", "acme:e", "acme:f"]);
   });
 
   it("does not close homes with work in progress; another one is then a 503", async () => {
-    const { calls, left } = homes(() => false);
-    for (const name of ["a", "b", "c", "d"]) await calls.open(name, answered);
-    await expect(calls.open("e", answered)).rejects.toMatchObject({
+    const { called, left } = homes(() => false);
+    for (const name of ["a", "b", "c", "d"]) await called(name, answered);
+    await expect(called("e", answered)).rejects.toMatchObject({
       status: 503,
       code: "server_is_overloaded",
       headers: { "retry-after": "2" },
     });
-    expect(await calls.open("a", answered)).toBe("answer");
+    expect(await called("a", answered)).toBe("answer");
     expect(left).toEqual([]);
   });
 
   it("does not close one in the middle of a call", async () => {
-    const { calls, left } = homes(() => true);
+    const { called, left } = homes(() => true);
     const { promise, resolve } = Promise.withResolvers<string>();
-    const called = calls.open("a", () => promise);
-    for (const name of ["b", "c", "d", "e", "f"]) await calls.open(name, answered);
+    const call = called("a", () => promise);
+    for (const name of ["b", "c", "d", "e", "f"]) await called(name, answered);
     expect(left).not.toContain("a");
     expect(homeLeaves("acme:a")).toBe(false);
     resolve("late");
-    expect(await called).toBe("late");
+    expect(await call).toBe("late");
   });
 });
 
 it("beyond many open homes, a new one closes the least recently used idle one, and none with work", async () => {
-  const { calls, left } = homes((name) => name !== "0", ENOUGH);
+  const { called, left } = homes((name) => name !== "0", ENOUGH);
   const opened = async (from: number, to: number) => {
-    for (let index = from; index < to; index += 1) await calls.open(String(index), answered);
+    for (let index = from; index < to; index += 1) await called(String(index), answered);
   };
   await opened(0, MANY_HOMES);
   expect(left).toEqual([]);
-  await calls.open("1", answered);
+  await called("1", answered);
   await opened(MANY_HOMES, MANY_HOMES + 3);
   await expect.poll(() => left).toEqual(["2", "3", "4"]);
   expect(openHomes().size).toBe(MANY_HOMES);
 });
 
 it("lets a call wait for a closing home, and opens it again", async () => {
-  const { calls } = homes(() => true);
-  await calls.open("a", answered);
+  const { called } = homes(() => true);
+  await called("a", answered);
   expect(homeLeaves("acme:a")).toBe(true);
   let isAnswered = false;
-  const called = calls.open("a", answered).then(() => (isAnswered = true));
+  const call = called("a", answered).then(() => (isAnswered = true));
   await scheduler.wait(50);
   expect(isAnswered).toBe(false);
   homeLeft("acme:a");
-  await called;
+  await call;
   expect(openHomes().get("acme:a")?.calls).toBe(0);
 });

@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { env as bindings } from "cloudflare:workers";
 import { newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
@@ -14,8 +14,11 @@ import { loadConfig } from "../../src/config/index.ts";
 import { newIdentity } from "../../src/store/deployment/keys/key-cache.ts";
 import { conversationAddress, HomeClient } from "../../src/store/home/home-client.ts";
 import { tenantConversations, turnsBesideClients } from "../../src/store/limits/permits.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 import { FileClient } from "../../src/store/tenant/files/file-client.ts";
 import { StoreClient } from "../../src/store/tenant/vector-stores/store-client.ts";
+
+const env = withObjects(bindings);
 
 /**
  * After any end of a request, everything that it held is released: memory permits, its reservation, and its

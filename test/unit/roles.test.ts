@@ -6,6 +6,7 @@ import keysDocument from "../../docs/keys.md?raw";
 import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
 import { endpoints } from "../../src/http/endpoints.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 
 /** The permissions of roles in the admin API, by the table in docs/keys.md: every role calls every endpoint. */
 
@@ -17,7 +18,8 @@ type Role = (typeof ROLES)[number];
 let bindings: Env;
 beforeAll(() => {
   const entries = ROLES.map((role) => `${role}-key:${sha256(role)}:${role}${role === "tenant_admin" ? ":acme" : ""}`);
-  bindings = { ...env, ALLOW_ANONYMOUS: "false", ADMIN_KEY: entries.join(","), KEY_CACHE_MS: "600000" } as Env;
+  const variables = { ALLOW_ANONYMOUS: "false", ADMIN_KEY: entries.join(","), KEY_CACHE_MS: "600000" };
+  bindings = withObjects({ ...env, ...variables });
 });
 
 async function send(method: string, path: string, key: string, body?: object | string): Promise<Response> {

@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { env as bindings } from "cloudflare:workers";
 import { toApiError } from "@responses-edge/responses-api/errors";
 import { expect, it, vi } from "vitest";
 import { createSimulator } from "../../dev/simulator/handler.ts";
@@ -6,10 +6,13 @@ import { type AnalyticsDataset, loadConfig } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/grants.ts";
 import { Connection } from "../../src/socket/connection.ts";
 import { HomeClient } from "../../src/store/home/home-client.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 import { FileClient } from "../../src/store/tenant/files/file-client.ts";
 import { StoreClient } from "../../src/store/tenant/vector-stores/store-client.ts";
 import { AnalyticsWriter } from "../../src/telemetry/analytics.ts";
 import { telemetryOf } from "../../src/telemetry/telemetry.ts";
+
+const env = withObjects(bindings);
 
 /** A WebSocket is one invocation, for which Analytics Engine accepts 25 points, with any number of creates. */
 

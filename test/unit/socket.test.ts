@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { env as bindings } from "cloudflare:workers";
 import { ApiError, previousResponseNotFound, toApiError } from "@responses-edge/responses-api/errors";
 import { newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -10,8 +10,11 @@ import { Connection } from "../../src/socket/connection.ts";
 import { KeptTurns } from "../../src/socket/kept-turns.ts";
 import { Lanes } from "../../src/socket/lanes.ts";
 import { HomeClient } from "../../src/store/home/home-client.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 import { FileClient } from "../../src/store/tenant/files/file-client.ts";
 import { StoreClient } from "../../src/store/tenant/vector-stores/store-client.ts";
+
+const env = withObjects(bindings);
 
 /** A WebSocket without a network: facts that need a fake connection, and the limits of a connection. */
 

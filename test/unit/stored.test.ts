@@ -4,12 +4,13 @@ import { conversationId, newTurnAddress, responseId } from "@responses-edge/resp
 import { NOTHING_STORED, type Stored } from "@responses-edge/usage-limits";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Env } from "../../src/env.ts";
 import type { Home } from "../../src/store/home/home.ts";
 import { HomeStored } from "../../src/store/home/home-stored.ts";
 import { Tables } from "../../src/store/home/tables.ts";
 import { TurnStore } from "../../src/store/home/turn-store.ts";
 import type { Quota, StoredByKey } from "../../src/store/limits/quota-object.ts";
-import type { QuotaBinding } from "../../src/store/limits/run-quota.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 import { toCells } from "../../src/store/objects/row-pieces.ts";
 import { ToldTogether } from "../../src/store/objects/told-together.ts";
 
@@ -107,7 +108,7 @@ describe("stored data", () => {
       const block = "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, 0, ?, 'abcde')";
       for (const at of [0, 1, 2]) sql.exec(block, "ended", at, at);
       sql.exec(block, "runs", 0, 0);
-      const stored = new HomeStored(sql, tables, { tenant: "logs", home: "h" }, {});
+      const stored = new HomeStored(sql, tables, { tenant: "logs", home: "h" }, withObjects(env));
       expect(stored.byKey()).toEqual({ key: { ...NOTHING_STORED, stored_bytes: ROW + 6 + 15 } });
       sql.exec(turn, "later", 0, null);
       sql.exec(block, "later", 0, 0);
@@ -119,7 +120,7 @@ describe("stored data", () => {
   it("includes an inserted turn by its rows' sizes, without reading them", async () => {
     await runInDurableObject(homeOf("inserted", newTurnAddress().home), async (_, { storage: { sql } }) => {
       const tables = new Tables(sql);
-      const stored = new HomeStored(sql, tables, { tenant: "inserted", home: "h" }, {});
+      const stored = new HomeStored(sql, tables, { tenant: "inserted", home: "h" }, withObjects(env));
       expect(stored.byKey()).toEqual({});
       const texts = { input: '["é"]', output: JSON.stringify(["ö".repeat(400_000)]), response: "{}", messages: null };
       for (const owner of ["key", null]) {
@@ -146,7 +147,7 @@ describe("stored data", () => {
         calls.push(call);
         return call.promise;
       };
-      const env = { QUOTAS: { getByName: () => ({ takeStored }) } } as unknown as QuotaBinding;
+      const env = { QUOTAS: { getByName: () => ({ takeStored }) } } as unknown as Env;
       const stored = new HomeStored(sql, tables, { tenant: "late", home: "h" }, env);
       const keepTurn = (turn: string) => {
         const row = "INSERT INTO turns (turn, part, created_at, input, output, owner) VALUES (?, 0, 0, '', '', 'key')";

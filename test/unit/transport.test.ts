@@ -1,4 +1,4 @@
-import { env } from "cloudflare:workers";
+import { env as bindings } from "cloudflare:workers";
 import { previousResponseNotFound } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
@@ -10,8 +10,11 @@ import type { PastSource, ReadPast } from "../../src/assembly/assemble-turn.ts";
 import { loadConfig } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/grants.ts";
 import { HomeClient } from "../../src/store/home/home-client.ts";
+import { withObjects } from "../../src/store/objects/objects.ts";
 import { FileClient } from "../../src/store/tenant/files/file-client.ts";
 import { StoreClient } from "../../src/store/tenant/vector-stores/store-client.ts";
+
+const env = withObjects(bindings);
 
 /** The API with a transport of the test, without HTTP: a sink, a loop, and a source of the history. */
 

@@ -1,5 +1,6 @@
 import { askServers, type BoardReport } from "../../assembly/model-server.ts";
 import { loadConfig, type Variables } from "../../config/index.ts";
+import type { Env, RawEnv } from "../../env.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
 import { Schema } from "../objects/schema.ts";
 import { currentOverrides } from "./keys/live-config.ts";
@@ -15,12 +16,12 @@ export const BOARD = "board";
 /** Intervals without a reader after which the board stops asking. */
 const IDLE_INTERVALS = 12;
 
-export class Board extends OwnedObject<Variables> {
+export class Board extends OwnedObject {
   #report: BoardReport | undefined;
   #readAt = Number.NEGATIVE_INFINITY;
   readonly #runs: RunRegister;
 
-  constructor(state: DurableObjectState, env: Variables) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "BOARD");
     this.#runs = new RunRegister(state.storage);
   }
@@ -56,6 +57,12 @@ export class Board extends OwnedObject<Variables> {
     this.#report = { at: Date.now(), servers };
     const next = nextAsking(this.#readAt, Date.now(), config.boardMs);
     if (next !== undefined) await this.ctx.storage.setAlarm(next);
+  }
+}
+
+declare module "../objects/objects.ts" {
+  interface ObjectClasses {
+    BOARD: Board;
   }
 }
 
@@ -140,11 +147,6 @@ export class RunRegister {
  * run continues if it fails.
  */
 
-/** The binding by which homes reach the board. */
-export interface BoardBinding {
-  BOARD?: DurableObjectNamespace<Board>;
-}
-
 /** A run that ends earlier is not announced: nobody could look at it, and it would cost two calls. */
 const ANNOUNCED_AFTER_MS = 1_000;
 
@@ -154,11 +156,11 @@ const AGAIN_AFTER_MS = 30_000;
 /** Announces a run from now on. Gives the function that announces its end. */
 export function announceRun(
   run: AnnouncedRun,
-  home: { env: Variables & BoardBinding; waitUntil(promise: Promise<unknown>): void },
+  home: { env: Variables & Env; waitUntil(promise: Promise<unknown>): void },
 ): () => void {
   const { BOARD: boards } = home.env;
   if (!boards || !loadConfig(home.env).hasAdminApi) return () => {};
-  const board = () => boards.getByName(BOARD);
+  const board = () => boards.getByName();
   let hasEnded = false;
   let said: Promise<void> | undefined;
   let timer = setTimeout(say, ANNOUNCED_AFTER_MS);

@@ -1,4 +1,3 @@
-import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import {
   ApiError,
@@ -21,13 +20,14 @@ import {
 } from "@responses-edge/responses-api/ids";
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
 import type { PastSource, ReadPast } from "../../assembly/assemble-turn.ts";
+import type { Env } from "../../env.ts";
+import type { Stub } from "../objects/objects.ts";
+import { otherWorkerOf } from "../objects/placement.ts";
 import { insufficientStorage, processState } from "../objects/process-state.ts";
-import { homeUrl, isRetryable, MAX_HISTORY_LENGTH } from "../objects/rpc.ts";
-import { drawnHere, workerName } from "../objects/workers.ts";
+import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "../objects/rpc.ts";
 import { receiveHistory } from "./conversation-lock.ts";
 import { type History, historyTooLong, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
-import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
 import type { TurnToSettle } from "./settlement.ts";
 
 /** Most homes that one request may refer to. Each is an object that is woken; turns of one chain share a home. */
@@ -36,10 +36,27 @@ const MAX_HOMES = 256;
 /** Homes that are asked at the same time. */
 const CONCURRENT_HOMES = 16;
 
-/** A tenant's homes, as the Worker sees them. */
-export class HomeClient extends HomeCalls implements PastSource {
+/** A tenant's homes, as the Worker sees them. An object's name is tenant + home, so that no other tenant's can be reached. */
+export class HomeClient implements PastSource {
+  protected readonly tenant: string;
+  readonly #homes: Env["HOME"];
   /** Conversations that turns have entered in the shares of other workers, by ticket, with the function that enters one again. */
   readonly #entered = new Map<string, () => Promise<boolean>>();
+
+  constructor({ HOME: homes }: Pick<Env, "HOME">, tenant: string) {
+    this.tenant = tenant;
+    this.#homes = homes;
+  }
+
+  /** A home, which is created by its first call. */
+  home(key: string): Stub<"HOME"> {
+    return this.#homes.getByName(this.tenant, key);
+  }
+
+  /** Asks a home for something that it stores. Gives `absent` if it does not exist, without creating it. */
+  async ask<T, Absent>(home: string, absent: Absent, work: (home: Stub<"HOME">) => Promise<T>): Promise<T | Absent> {
+    return (await this.#homes.mayExist(this.tenant, home)) ? work(this.home(home)) : absent;
+  }
 
   /**
    * Enters a conversation: gives its history, and the function that leaves it. Until then no other turn can enter,
@@ -60,7 +77,7 @@ export class HomeClient extends HomeCalls implements PastSource {
       return { socket, history: await receiveHistory(socket) };
     };
     let { socket, history } = await enter();
-    if (this.isElsewhere(home)) {
+    if (otherWorkerOf({ binding: "HOME", tenant: this.tenant, key: home }) !== undefined) {
       const before = digestOf(history);
       this.#entered.set(ticket, async () => {
         const again = await enter();
@@ -72,15 +89,15 @@ export class HomeClient extends HomeCalls implements PastSource {
     return { history, release: () => socket.close() };
   }
 
-  /** Calls the object that remembers an idempotency key. Throws as `open`. */
-  openKey<T>(idempotencyKey: string, work: (key: HomeStub) => Promise<T>): Promise<T> {
-    return this.open(`key:${createHash("sha256").update(idempotencyKey).digest("hex")}`, work);
+  /** The object that remembers an idempotency key. */
+  idempotencyKey(key: string): Stub<"HOME"> {
+    return this.home(`key:${createHash("sha256").update(key).digest("hex")}`);
   }
 
   /** Prepares a home for its first turn. Never rejects: the turn works without it, too. */
   async awaitTurn(home: string, createdAt: number, isCounted: boolean): Promise<void> {
     try {
-      await this.open(home, (stub) => stub.awaitTurn(createdAt, isCounted));
+      await this.home(home).awaitTurn(createdAt, isCounted);
     } catch {
       // The settlement reports the cause.
     }
@@ -101,23 +118,21 @@ export class HomeClient extends HomeCalls implements PastSource {
   }
 
   /**
-   * Stores a turn, and gives the rows that it took. Tries once more on a new stub if the platform says that this may
-   * help. A turn that lost its conversation because another worker died enters it again, unless the conversation has
+   * Stores a turn, and gives the rows that it took. A turn that lost its conversation because another worker died enters it again, unless the conversation has
    * changed since. Throws the 409 of a turn that has lost its conversation.
    */
   async settle(home: string, turn: TurnToSettle): Promise<number> {
-    for (let isAgain = false; ; isAgain = true) {
-      try {
-        const kept = await this.open(home, (stub) => stub.settle(turn));
+    try {
+      for (;;) {
+        const kept = await this.home(home).settle(turn);
         const ticket = turn.lease?.token ?? "";
         const enterAgain = kept.ok ? undefined : this.#entered.get(ticket);
         this.#entered.delete(ticket);
         if (enterAgain && (await enterAgain())) continue;
-        if (!kept.ok) throw new ApiError(kept.error);
-        return kept.value;
-      } catch (error) {
-        if (isAgain || !isRetryable(error)) throw this.notTaken(home, error);
+        return unwrap(kept);
       }
+    } catch (error) {
+      throw this.notTaken(home, error);
     }
   }
 
@@ -296,9 +311,10 @@ export function newTree(tenant: string, treesPerHome: number): () => NewTree {
 
 /** Draws the key of a home that runs in this process. */
 export function homeHere(tenant: string, draw = newHome): string {
-  if (workerName === undefined) return draw();
-  const { HOME: homes } = env as HomesBinding;
-  return drawnHere(homes, draw, (home) => `${tenant}:${home}`);
+  for (;;) {
+    const key = draw();
+    if (otherWorkerOf({ binding: "HOME", tenant, key }) === undefined) return key;
+  }
 }
 
 /** Stops this isolate from putting new trees into a home that failed to store something. */

@@ -1,8 +1,7 @@
-import type { QuotaBinding } from "../limits/run-quota.ts";
+import type { Env } from "../../env.ts";
+import { OBJECTS } from "../objects/registry.ts";
 import { migrate } from "../objects/schema.ts";
-import { MIGRATIONS } from "../objects/schema-versions.ts";
-import { HomeIndex, type IndexBinding } from "../tenant/response-index/home-index.ts";
-import type { WebhookBinding } from "../tenant/webhooks/announcing.ts";
+import { HomeIndex } from "../tenant/response-index/home-index.ts";
 import { WebhookOutbox } from "../tenant/webhooks/outbox.ts";
 import { EventLogStore } from "./event-log.ts";
 import { HomeStored } from "./home-stored.ts";
@@ -29,15 +28,10 @@ export class HomeRows {
    * Opens the rows, and migrates tables of an earlier version. `oldest` gives a creation time, Unix milliseconds: a
    * response that was created then or earlier has expired. `who` and `env` are used to report what is stored.
    */
-  constructor(
-    storage: DurableObjectStorage,
-    oldest: () => number,
-    who: { tenant: string; home: string },
-    env: QuotaBinding & WebhookBinding & IndexBinding,
-  ) {
+  constructor(storage: DurableObjectStorage, oldest: () => number, who: { tenant: string; home: string }, env: Env) {
     this.#storage = storage;
     this.#tables = new Tables(storage.sql);
-    migrate(storage, MIGRATIONS.Home);
+    migrate(storage, OBJECTS.HOME.migrations);
     this.turns = new TurnStore(this.#tables, oldest);
     this.items = new ItemStore(this.#tables, this.turns);
     this.log = new EventLogStore(storage, this.#tables, this.turns);

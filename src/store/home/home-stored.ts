@@ -1,6 +1,6 @@
 import { NOTHING_STORED, type Stored } from "@responses-edge/usage-limits";
+import type { Env } from "../../env.ts";
 import type { StoredByKey, StoredReport } from "../limits/quota-object.ts";
-import type { QuotaBinding } from "../limits/run-quota.ts";
 import { tellStored, tellStoredSoon } from "../objects/stored-reports.ts";
 import type { Tables } from "./tables.ts";
 import { type SettledTurn, TEXT_BYTES } from "./turn-store.ts";
@@ -30,7 +30,7 @@ export class HomeStored {
   readonly #sql: SqlStorage;
   readonly #tables: Tables;
   readonly #who: { tenant: string; home: string };
-  readonly #env: QuotaBinding;
+  readonly #env: Env;
   /** The amounts in the rows; undefined: to be read. */
   #now: Record<string, Stored> | undefined;
   /** The newest report. Only its arrival shows that the quota knows it. */
@@ -38,7 +38,7 @@ export class HomeStored {
   /** The figures that the quota has, as JSON. */
   #told: string | undefined;
 
-  constructor(sql: SqlStorage, tables: Tables, who: { tenant: string; home: string }, env: QuotaBinding) {
+  constructor(sql: SqlStorage, tables: Tables, who: { tenant: string; home: string }, env: Env) {
     this.#sql = sql;
     this.#tables = tables;
     this.#who = who;

@@ -2,6 +2,7 @@ import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import { parseItemId, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
 import { loadConfig } from "../../config/index.ts";
+import type { RawEnv } from "../../env.ts";
 import { currentOverrides } from "../deployment/keys/live-config.ts";
 import { tenantConversations, tenantRuns } from "../limits/permits.ts";
 import { HAS_WORK, OwnedObject } from "../objects/owned-object.ts";
@@ -12,12 +13,11 @@ import { ReaderCount, streamEvents } from "./event-reader.ts";
 import type { History } from "./history.ts";
 import { conversationHistory, historyOfRun, type ItemKey, type Snapshot, snapshot } from "./history-reader.ts";
 import { type ImportAnswer, type ImportPart, importPart } from "./home-import.ts";
+import { HomeLife } from "./home-life.ts";
 import { exportLines } from "./home-lines.ts";
 import { type Conversation, HomeRows, type IdempotencyClaim } from "./home-rows.ts";
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts";
-import { type FileBindings, HomeLife } from "./open-homes.ts";
-import type { RunEnv } from "./prepared-run.ts";
 import { type LiveRunFacts, ResponseReader, treePage } from "./response-reader.ts";
 import { admitRun, RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -32,32 +32,29 @@ import type { StoredResponse } from "./turn-store.ts";
  * This class has the methods that the Worker may call, and the alarm; the parts that its constructor makes do the work.
  * Reading never creates a table.
  */
-export class Home extends OwnedObject<RunEnv & FileBindings> {
+export class Home extends OwnedObject {
   readonly #rows: HomeRows;
   readonly #conversation: ConversationTurns;
   readonly #runs: RunHost;
   readonly #responses: ResponseReader;
   readonly #housekeeping: Housekeeping;
   readonly #readers = new ReaderCount();
-  /** The home's key, as its ids contain it. */
-  readonly #address: string;
   readonly #life: HomeLife;
   readonly #sockets: LeaseSockets;
   /** The arguments of every settlement. */
   readonly #settling: Parameters<typeof settle>[0];
 
-  constructor(state: DurableObjectState, env: RunEnv & FileBindings) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "HOME");
     const config = () => loadConfig(this.env);
     const waitUntil = (promise: Promise<unknown>) => this.#life.waitUntil(promise);
-    const [tenant = "", address = ""] = state.id.name?.split(":") ?? [];
+    const { tenant = "", key: address = "" } = this.named;
     const name = state.id.toString();
     const rows = new HomeRows(state.storage, () => oldestOf(config()), { tenant, home: address }, this.env);
     const sockets = new LeaseSockets(state);
     const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     const maxOpen = () => config().maxOpenConversationsPerTenant;
     const conversation = new ConversationTurns(rows, lock, sockets, maxOpen);
-    this.#address = address;
     this.#rows = rows;
     this.#conversation = conversation;
     this.#sockets = sockets;
@@ -195,7 +192,7 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
       case "events":
         return this.#events(asked);
       case "export":
-        return new Response(this.counted(exportLines(this.#rows, this.#address)));
+        return new Response(this.counted(exportLines(this.#rows, this.named.key ?? "")));
       case "conversation":
         return this.#enterConversation(asked);
       case undefined:
@@ -389,10 +386,14 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     await this.#housekeeping.releaseIfEmpty();
   }
 
-  // The alarm
-
   override async alarm(): Promise<void> {
     await this.#life.during(() => this.#housekeeping.ring());
     await this.#life.leaveIfVacant();
+  }
+}
+
+declare module "../objects/objects.ts" {
+  interface ObjectClasses {
+    HOME: Home;
   }
 }

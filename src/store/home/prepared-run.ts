@@ -8,23 +8,19 @@ import type { TurnState } from "@responses-edge/turn/state";
 import type { Settle, Turn, TurnResult } from "@responses-edge/turn/turn";
 import { assembleTurn, type ReadPast, type TurnHost } from "../../assembly/assemble-turn.ts";
 import { ModelAccess } from "../../assembly/model-access.ts";
-import { type Config, loadConfig, type Variables } from "../../config/index.ts";
+import { type Config, loadConfig } from "../../config/index.ts";
 import { NO_KEY, restrictedConfig } from "../../contract/grants.ts";
+import type { Env } from "../../env.ts";
 import { tellContent } from "../../telemetry/content-log.ts";
 import { type Observation, telemetryOf } from "../../telemetry/telemetry.ts";
-import type { BoardBinding } from "../deployment/board.ts";
 import type { ObjectLoad } from "../limits/permits.ts";
-import { HeldQuota, type QuotaBinding } from "../limits/run-quota.ts";
+import { HeldQuota } from "../limits/run-quota.ts";
 import type { Cell } from "../objects/row-pieces.ts";
 import { MAX_CALL_LENGTH } from "../objects/rpc.ts";
-import type { FileObjects } from "../tenant/files/bindings.ts";
 import { containerFiles } from "../tenant/files/container-files.ts";
 import { FileClient } from "../tenant/files/file-client.ts";
-import type { IndexBinding } from "../tenant/response-index/home-index.ts";
 import { StoreClient } from "../tenant/vector-stores/store-client.ts";
-import type { StoreObjects } from "../tenant/vector-stores/store-env.ts";
 import { storeSearch } from "../tenant/vector-stores/store-searcher.ts";
-import type { WebhookBinding } from "../tenant/webhooks/announcing.ts";
 import type { Lease } from "./conversation-lock.ts";
 import type { EventLogStore } from "./event-log.ts";
 import { type History, readHistory } from "./history.ts";
@@ -33,18 +29,9 @@ import type { RunSpec, RunStore } from "./run-store.ts";
 
 /** A run that is ready to start: its turn can be made, and its output goes to its home. */
 
-/** The parts of the home's environment that a run gets. */
-export type RunEnv = Variables &
-  QuotaBinding &
-  BoardBinding &
-  FileObjects &
-  StoreObjects &
-  WebhookBinding &
-  IndexBinding;
-
 /** The parts of its home that a run needs. */
 export interface RunHome {
-  env: RunEnv;
+  env: Env;
   /** Keeps an object alive, and catches the promise's errors. */
   waitUntil(promise: Promise<unknown>): void;
   runs: RunStore;

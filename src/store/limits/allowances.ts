@@ -1,10 +1,9 @@
 import { createHash } from "node:crypto";
 import { shortened } from "@responses-edge/responses-api/validation-errors";
-import { Allowance, type CountedLimits, type QuotaStub, type Who } from "@responses-edge/usage-limits";
+import { Allowance, type CountedLimits, type Who } from "@responses-edge/usage-limits";
 import type { Identity } from "../../contract/grants.ts";
-import { isRetryable } from "../objects/rpc.ts";
+import type { Env } from "../../env.ts";
 import { isTold, latestReport } from "../objects/stored-reports.ts";
-import type { Quota } from "./quota-object.ts";
 
 /** Most allowances of one isolate. Idle ones are forgotten first; one in use never is. */
 const MAX_ALLOWANCES = 10_000;
@@ -12,7 +11,7 @@ const MAX_ALLOWANCES = 10_000;
 const allowances = new Map<string, Allowance>();
 
 /** The allowance of a caller whose use is counted; undefined for others. */
-export function allowanceOf(identity: Identity, quotas: DurableObjectNamespace<Quota>): Allowance | undefined {
+export function allowanceOf(identity: Identity, quotas: Env["QUOTAS"]): Allowance | undefined {
   const { tenant, keyId, counted } = identity;
   return counted && known({ tenant, keyId }, counted, quotas);
 }
@@ -25,7 +24,7 @@ export function endUserAllowance(
   { tenant, keyId }: Identity,
   endUser: EndUser,
   limits: CountedLimits,
-  quotas: DurableObjectNamespace<Quota>,
+  quotas: Env["QUOTAS"],
 ): Allowance {
   return known({ tenant, keyId, endUser }, limits, quotas);
 }
@@ -46,7 +45,7 @@ export function endUserOf({ endUser: limits }: Identity, fields: EndUserFields):
   return { id: createHash("sha256").update(name).digest("hex").slice(0, 32), name: shortened(name) };
 }
 
-function known(who: Who, limits: CountedLimits, quotas: DurableObjectNamespace<Quota>): Allowance {
+function known(who: Who, limits: CountedLimits, quotas: Env["QUOTAS"]): Allowance {
   const { tenant, keyId, endUser } = who;
   // No part has a colon.
   const name = `${tenant}:${keyId}:${endUser?.id ?? ""}`;
@@ -56,21 +55,7 @@ function known(who: Who, limits: CountedLimits, quotas: DurableObjectNamespace<Q
     for (const [other, { isIdle }] of allowances) if (isIdle) allowances.delete(other);
   }
   const stored = { latest: latestReport, isTold: (latest: number) => isTold(tenant, latest) };
-  allowance = new Allowance(who, limits, { quota: quotaOf(tenant, quotas), stored });
+  allowance = new Allowance(who, limits, { quota: quotas.getByName(tenant), stored });
   allowances.set(name, allowance);
   return allowance;
-}
-
-/** The quota of a tenant. Repeats a call that the platform lost. */
-function quotaOf(tenant: string, quotas: DurableObjectNamespace<Quota>): QuotaStub {
-  return {
-    async exchange(report, usage) {
-      try {
-        return await quotas.getByName(tenant).exchange(report, usage);
-      } catch (error) {
-        if (!isRetryable(error)) throw error;
-        return quotas.getByName(tenant).exchange(report, usage);
-      }
-    },
-  };
 }

@@ -1,7 +1,7 @@
 import { costOf, type Prices, type UsageKind } from "@responses-edge/usage-limits";
 import type { Identity } from "../../contract/grants.ts";
+import type { Env } from "../../env.ts";
 import { allowanceOf } from "./allowances.ts";
-import type { Quota } from "./quota-object.ts";
 
 /** The use of a model within a request (embeddings for a search, an image, a moderation). It does not count as a request of the key. */
 export interface CountedUse {
@@ -23,7 +23,7 @@ export type Used = Pick<CountedUse, "tokens" | "units">;
  */
 export async function reserveUse(
   identity: Identity,
-  quotas: DurableObjectNamespace<Quota> | undefined,
+  quotas: Env["QUOTAS"] | undefined,
   { kind, model, prices, ...expected }: CountedUse,
   waitUntil: (promise: Promise<unknown>) => void,
 ): Promise<((used: Used | undefined) => void) | undefined> {

@@ -19,10 +19,11 @@ import {
   type UsageRow,
 } from "@responses-edge/usage-limits";
 import { loadConfig } from "../../config/index.ts";
+import type { RawEnv } from "../../env.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
+import { OBJECTS } from "../objects/registry.ts";
 import { Schema } from "../objects/schema.ts";
-import { MIGRATIONS } from "../objects/schema-versions.ts";
-import { announce, isAnnounced, type WebhookBinding } from "../tenant/webhooks/announcing.ts";
+import { announce, isAnnounced } from "../tenant/webhooks/announcing.ts";
 import { tellFullShare } from "./disk-share.ts";
 import { USAGE_TABLES, type UsageQuery, UsageStore } from "./usage.ts";
 
@@ -157,7 +158,7 @@ export const QUOTA_TABLES = [
  * The quota of a tenant: one Durable Object that counts the use of its keys. It has the tenant's name. Its answers are
  * durable: an object that dies forgets no hold that it has granted.
  */
-export class Quota extends OwnedObject<WebhookBinding> {
+export class Quota extends OwnedObject {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
   readonly #stored: StoredTotals;
@@ -165,9 +166,9 @@ export class Quota extends OwnedObject<WebhookBinding> {
   /** Tells whether the tenant has a storage limit of its own, as the last report said. */
   #hasOwnLimit = false;
 
-  constructor(state: DurableObjectState, env: WebhookBinding) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "QUOTAS");
-    this.#schema = new Schema(state.storage, QUOTA_TABLES, MIGRATIONS.Quota);
+    this.#schema = new Schema(state.storage, QUOTA_TABLES, OBJECTS.QUOTAS.migrations);
     this.#usage = new UsageStore(this.#schema);
     this.#stored = new StoredTotals(this.#schema);
   }
@@ -327,5 +328,11 @@ export class Quota extends OwnedObject<WebhookBinding> {
       "INSERT INTO accounts (key, body) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET body = excluded.body",
       ...[key, JSON.stringify(account)],
     );
+  }
+}
+
+declare module "../objects/objects.ts" {
+  interface ObjectClasses {
+    QUOTAS: Quota;
   }
 }

@@ -20,8 +20,8 @@ import {
   type Used,
   usedIn,
 } from "@responses-edge/usage-limits";
+import type { Env } from "../../env.ts";
 import type { EndUser } from "./allowances.ts";
-import type { Quota } from "./quota-object.ts";
 import { usageOfTurn } from "./usage.ts";
 
 /**
@@ -47,11 +47,6 @@ export interface RunReservation {
   model?: string;
   /** The end user for whom it counts as well, and the limits of each end user. */
   endUser?: EndUser & { limits: CountedLimits };
-}
-
-/** The binding by which homes reach quotas. */
-export interface QuotaBinding {
-  QUOTAS?: DurableObjectNamespace<Quota>;
 }
 
 /** How often a home renews. */
@@ -98,11 +93,11 @@ export async function endRun(
 /** The reservation of a run, in its home. Does nothing for a run without one. */
 export class HeldQuota {
   #reservation: RunReservation | undefined;
-  readonly #env: QuotaBinding;
+  readonly #env: Env;
   #hasRenewed = false;
   #isRaised = false;
 
-  constructor(reservation: RunReservation | undefined, env: QuotaBinding) {
+  constructor(reservation: RunReservation | undefined, env: Env) {
     this.#reservation = reservation;
     this.#env = env;
   }

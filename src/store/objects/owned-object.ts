@@ -1,7 +1,8 @@
 import { DurableObject } from "cloudflare:workers";
-import type { ObjectBinding, OtherProcess } from "./object-routes.ts";
-import { routed } from "./object-routes.ts";
+import type { Env, RawEnv } from "../../env.ts";
+import { withObjects } from "./objects.ts";
 import { isAlone, keyOf, noteReleased, noteRung, whoRings } from "./ownership.ts";
+import { nameOf, type ObjectBinding, type ObjectName } from "./registry.ts";
 
 /** An object that a self-hosted process can hand over to another one while it is in use (`ownership.ts`). */
 
@@ -11,14 +12,17 @@ export const HAS_WORK = Symbol("has work");
 /** Counts the beginning and the end of an answer's body. */
 type Body = ReadableStream<Uint8Array>;
 
-export abstract class OwnedObject<Bindings extends object> extends DurableObject<Bindings & OtherProcess> {
+export abstract class OwnedObject extends DurableObject<Env> {
+  /** Its name. */
+  protected readonly named: ObjectName;
   readonly #key: string;
   /** Pending calls, alarms, and bodies that are being sent. */
   #underWay = 0;
 
   /** `binding`: the binding by which the Worker reaches objects of the class. */
-  constructor(state: DurableObjectState, env: Bindings & OtherProcess, binding: ObjectBinding) {
-    super(state, routed(env));
+  constructor(state: DurableObjectState, env: RawEnv, binding: ObjectBinding) {
+    super(state, withObjects(env));
+    this.named = nameOf(binding, state.id.name ?? "");
     this.#key = keyOf(binding, state.id.name ?? "");
     if (!env.OTHER) return;
     watch(new.target);
@@ -84,7 +88,7 @@ export abstract class OwnedObject<Bindings extends object> extends DurableObject
   }
 }
 
-type Method = (this: OwnedObject<object>, ...args: unknown[]) => unknown;
+type Method = (this: OwnedObject, ...args: unknown[]) => unknown;
 
 const watched = new WeakSet<object>();
 

@@ -1,4 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import type { ObjectBinding } from "./registry.ts";
 
 /**
  * The state of a self-hosted process, as its launcher reports it to the Worker (`src/http/launcher.ts`): whether the
@@ -43,7 +44,7 @@ export interface ProcessMeasures {
 /** An object that has failed, as the launcher gets it. */
 export interface Suspect {
   /** The binding of its class. */
-  binding: string;
+  binding: ObjectBinding;
   id: string;
   /** Undefined for an object that belongs to all tenants. */
   tenant: string | undefined;

@@ -1,9 +1,23 @@
 import { ApiError, contextLengthExceeded, type ErrorFields } from "@responses-edge/responses-api/errors";
+import type { ObjectName } from "./registry.ts";
 
 /**
  * How objects are called: the questions that a home gets by `fetch`, the results of methods, when to repeat a call, and
  * how long a call may be.
  */
+
+/** A call of an object. */
+export interface ObjectCall {
+  object: ObjectName;
+  method: string;
+  args: unknown[];
+}
+
+/** The answer of another process to a call. Errors of the API are values there. `isMoved`: the object is not there any more. */
+export type Answer = { value?: unknown; error?: ErrorFields; isMoved?: true };
+
+/** The objects of another process, on a socket of its own. */
+export type RemoteObjects = Pick<Fetcher, "fetch"> & { call(call: ObjectCall): Promise<Answer> };
 
 /** A question that a home gets by `fetch`, because it answers with a stream or a socket that the Worker passes on. */
 export type HomeRequest =

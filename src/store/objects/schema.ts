@@ -1,4 +1,4 @@
-import type { Migration } from "./schema-versions.ts";
+import type { Migration } from "./registry.ts";
 
 /**
  * Versions of tables. A class creates its tables in their present form; a migration brings tables of the version before

@@ -1,6 +1,6 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
-import type { Quota, StoredReport } from "../limits/quota-object.ts";
-import { isRetryable } from "./rpc.ts";
+import type { Env } from "../../env.ts";
+import type { StoredReport } from "../limits/quota-object.ts";
 import { CALL_WITHIN_MS, ToldTogether } from "./told-together.ts";
 
 /**
@@ -8,7 +8,7 @@ import { CALL_WITHIN_MS, ToldTogether } from "./told-together.ts";
  * The homes of a tenant in this isolate share one call at a time, which carries all reports that have come in the meantime.
  */
 
-type QuotaNamespace = DurableObjectNamespace<Quota>;
+type QuotaNamespace = Env["QUOTAS"];
 type Dated = StoredReport & { at: number };
 
 interface Told {
@@ -72,10 +72,7 @@ async function take(quotas: QuotaNamespace, tenant: string, batch: readonly Unto
   const reports = batch.map(({ report }) => report);
   const tell = () => quotas.getByName(tenant).takeStored(reports);
   try {
-    await tell().catch((error: unknown) => {
-      if (!isRetryable(error)) throw error;
-      return tell();
-    });
+    await tell();
     return true;
   } catch (error) {
     const name = error instanceof Error ? error.name : typeof error;

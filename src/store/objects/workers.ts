@@ -1,30 +1,14 @@
 import { env } from "cloudflare:workers";
-import { ApiError, type ErrorFields } from "@responses-edge/responses-api/errors";
-import { isRetryable } from "./rpc.ts";
-import { workerOf } from "./shares.ts";
+import { isRetryable, type RemoteObjects } from "./rpc.ts";
 
 /**
- * The other workers of this machine (docs/self-hosting.md), and the way to an object in another one's share. A connection between
- * two processes lasts as long as both. So the launcher (`cli/serve/workers.ts`) gives each worker two bindings to each other worker,
- * its sides: when another process replaces a worker, it takes the other side, and calls go there.
+ * The other workers of this machine (docs/self-hosting.md), and the way to them. A connection between two processes lasts
+ * as long as both. So the launcher (`cli/serve/workers.ts`) gives each worker two bindings to each other worker, its sides:
+ * when another process replaces a worker, it takes the other side, and calls go there.
  */
 
-/** A call of an object. */
-interface Call {
-  binding: string;
-  name: string;
-  method: string;
-  args: unknown[];
-}
-
-/** The answer to a call. Errors of the API are transferred as values. */
-export type ShareAnswer = { value: unknown } | { error: ErrorFields };
-
 /** Another worker, as this one asks it (`src/http/share.ts`). */
-export interface OtherWorker extends Fetcher {
-  call(call: Call): Promise<ShareAnswer>;
-  here(): Promise<void>;
-}
+export type OtherWorker = RemoteObjects & { here(): Promise<void> };
 
 /** The bindings of a deployment with several workers. */
 interface WorkerBindings {
@@ -38,6 +22,13 @@ const { WORKER_SHARE = "0/1", WORKER_SIDES = "" } = env as WorkerBindings;
 const [own = 0, workers = 1] = WORKER_SHARE.split("/").map(Number);
 const sides = WORKER_SIDES.split(",").map(Number);
 
+/** This worker's number, from 0, and how many there are. */
+export const OWN_WORKER = own;
+export const WORKERS = workers;
+
+/** This worker's name, if there are several. */
+export const workerName = workers > 1 ? String(own) : undefined;
+
 /** How long a call waits for an unreachable worker, and how often it checks. Milliseconds. */
 const MAX_WAIT_MS = 20_000;
 const LOOK_MS = 50;
@@ -45,33 +36,9 @@ const LOOK_MS = 50;
 /** The workers that did not answer their last call. */
 const away = new Set<number>();
 
-/** Methods that only read, or are idempotent. They are called again if a worker died during the call. */
-const REPEATABLE =
-  /^(?:fetch|snapshot|awaitTurn|retrieve|inputItems|tree|finished|liveRun|read|lookUp|lookUpTenant|overrides|get|list|stored|facts)$|^conversation/;
-
-/** This worker's number, if there are several. */
-export const workerName = workers > 1 ? String(own) : undefined;
-
 /** Sets the side on which a worker is reached from now on. */
 export function setSide(worker: number, side: number): void {
   sides[worker] = side;
-}
-
-type Namespace = Pick<DurableObjectNamespace, "idFromName">;
-
-/** The worker whose share has an object; undefined for this one. */
-export function elsewhere(namespace: Namespace, name: string): number | undefined {
-  if (workers === 1) return undefined;
-  const worker = workerOf(String(namespace.idFromName(name)), workers);
-  return worker === own ? undefined : worker;
-}
-
-/** Draws keys until one names an object of this worker's share. */
-export function drawnHere(namespace: Namespace, draw: () => string, nameOf: (key: string) => string): string {
-  for (;;) {
-    const key = draw();
-    if (elsewhere(namespace, nameOf(key)) === undefined) return key;
-  }
 }
 
 /** The folder with the databases of the homes of a worker; `own` is this one's. */
@@ -86,25 +53,14 @@ export async function askOthers<Other extends OtherWorker, T>(ask: (worker: Othe
   return answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
 }
 
-/** Asks an object in another worker's share. Waits for an unreachable worker. Throws the API's error that it answers. */
-export async function askWorker(worker: number, call: Call, header: readonly [string, string]): Promise<unknown> {
-  const request = call.method === "fetch" ? new Request(...(call.args as [Request])) : undefined;
-  for (let isAgain = false; ; isAgain = true) {
-    if (away.has(worker)) await untilThere(worker);
-    try {
-      if (request) {
-        const asked = new Request(request.clone() as Request);
-        asked.headers.set(...header);
-        return await reached(worker).fetch(asked as Request);
-      }
-      const answer = await reached(worker).call(call);
-      if ("error" in answer) throw new ApiError(answer.error);
-      return answer.value;
-    } catch (error) {
-      if (!isRetryable(error)) throw error;
-      away.add(worker);
-      if (isAgain || !REPEATABLE.test(call.method)) throw error;
-    }
+/** Asks another worker. Waits for one that did not answer its last call. */
+export async function atWorker<T>(worker: number, ask: (worker: OtherWorker) => Promise<T>): Promise<T> {
+  if (away.has(worker)) await untilThere(worker);
+  try {
+    return await ask(reached(worker));
+  } catch (error) {
+    if (isRetryable(error)) away.add(worker);
+    throw error;
   }
 }
 
@@ -124,7 +80,7 @@ async function untilThere(worker: number): Promise<void> {
 function reached(worker: number): OtherWorker {
   const found = bindingOf(`WORKER_${worker}_${sides[worker] ?? 0}`);
   if (!found) throw new TypeError(`There is no worker ${worker}.`);
-  return found as OtherWorker;
+  return found as unknown as OtherWorker;
 }
 
 function bindingOf(name: string): Fetcher | undefined {

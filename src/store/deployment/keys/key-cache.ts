@@ -9,9 +9,10 @@ import {
   storageOf,
   withStoredBytes,
 } from "../../../contract/grants.ts";
+import type { Env } from "../../../env.ts";
+import type { Stub } from "../../objects/objects.ts";
 import type { OtherWorker } from "../../objects/workers.ts";
 import { isMinted, isMintedForm, keyHash } from "./api-keys.ts";
-import { DIRECTORY, type KeyDirectory } from "./key-directory.ts";
 import type { KeyRecord } from "./key-store.ts";
 import { noteOverridesVersion } from "./live-config.ts";
 
@@ -106,7 +107,7 @@ interface KnownKey {
 }
 
 export class KeyCache {
-  readonly #directories: DurableObjectNamespace<KeyDirectory>;
+  readonly #directories: Env["KEYS"];
   /** Called with each look-up, with the directory's version of the configuration changes. */
   readonly #noteVersion: (version: number) => Promise<void> | undefined;
   readonly #known = new AgeingCache<KnownKey>();
@@ -118,7 +119,7 @@ export class KeyCache {
   readonly #defaults: StorageDefaults;
 
   constructor(
-    directories: DurableObjectNamespace<KeyDirectory>,
+    directories: Env["KEYS"],
     defaults: StorageDefaults,
     noteVersion: (version: number) => Promise<void> | undefined = () => undefined,
   ) {
@@ -189,9 +190,9 @@ export class KeyCache {
     for (const cache of [this.#known, this.#unknown, this.#tenants]) cache.clear();
   }
 
-  async #ask<T>(question: (directory: DurableObjectStub<KeyDirectory>) => Promise<T>): Promise<T> {
+  async #ask<T>(question: (directory: Stub<"KEYS">) => Promise<T>): Promise<T> {
     try {
-      return await question(this.#directories.getByName(DIRECTORY));
+      return await question(this.#directories.getByName());
     } catch (error) {
       if (error instanceof ApiError) throw error;
       throw new ApiError({
@@ -248,7 +249,7 @@ export interface OtherKeys extends OtherWorker {
 const caches = new WeakMap<object, KeyCache>();
 
 /** The cache of this isolate. */
-export function keyCache(env: { KEYS: DurableObjectNamespace<KeyDirectory> }, defaults: StorageDefaults): KeyCache {
+export function keyCache(env: Parameters<typeof noteOverridesVersion>[0], defaults: StorageDefaults): KeyCache {
   let cache = caches.get(env);
   if (!cache?.has(defaults)) {
     cache = new KeyCache(env.KEYS, defaults, (version) => noteOverridesVersion(env, version));

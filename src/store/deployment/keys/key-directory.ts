@@ -1,8 +1,9 @@
-import { loadConfig, type Variables } from "../../../config/index.ts";
+import { loadConfig } from "../../../config/index.ts";
 import type { Grants } from "../../../contract/grants.ts";
+import type { RawEnv } from "../../../env.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
+import { OBJECTS } from "../../objects/registry.ts";
 import { Schema } from "../../objects/schema.ts";
-import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { KEY_TABLES, type KeyChange, type KeyRecord, KeyStore, type StoredKey } from "./key-store.ts";
 
 /** The audit log of the actions of administrators, and of tenants' deletions. Rows are only added, and removed when they are old. */
@@ -132,15 +133,15 @@ interface StoredOverrides {
  * The keys that were made without a redeployment, the limits of tenants, and the audit log: one Durable Object. Each
  * change and its row in the audit log are one transaction. `actor` names the administrator's root key.
  */
-export class KeyDirectory extends OwnedObject<Variables> {
+export class KeyDirectory extends OwnedObject {
   readonly #schema: Schema;
   readonly #keys: KeyStore;
   readonly #audit: AuditLog;
   #knownVersion: number | undefined;
 
-  constructor(state: DurableObjectState, env: Variables) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "KEYS");
-    this.#schema = new Schema(state.storage, DIRECTORY_TABLES, MIGRATIONS.KeyDirectory);
+    this.#schema = new Schema(state.storage, DIRECTORY_TABLES, OBJECTS.KEYS.migrations);
     this.#keys = new KeyStore(this.#schema);
     this.#audit = new AuditLog(this.#schema);
   }
@@ -282,6 +283,12 @@ export class KeyDirectory extends OwnedObject<Variables> {
 
   #note(event: AuditEvent, kind: "admin" | "tenant" = "admin"): void {
     this.#audit.add(event, kind, Date.now(), loadConfig(this.env).keys.auditRetentionMs);
+  }
+}
+
+declare module "../../objects/objects.ts" {
+  interface ObjectClasses {
+    KEYS: KeyDirectory;
   }
 }
 

@@ -1,10 +1,10 @@
-import type { FileObjects } from "./bindings.ts";
+import type { Env } from "../../../env.ts";
 import type { BytesAtRest } from "./bytes-at-rest.ts";
 import { fileRequest } from "./file-bytes.ts";
 
 /** Stores bytes in the rows of the object that each file has. */
-export function bytesInRows({ FILE_BYTES }: Pick<FileObjects, "FILE_BYTES">, tenant: string): BytesAtRest {
-  const objectOf = (key: string) => FILE_BYTES.getByName(`${tenant}:${key}`);
+export function bytesInRows({ FILE_BYTES }: Pick<Env, "FILE_BYTES">, tenant: string): BytesAtRest {
+  const objectOf = (key: string) => FILE_BYTES.getByName(tenant, key);
   return {
     at: "rows",
     sink(key, part) {
@@ -15,7 +15,7 @@ export function bytesInRows({ FILE_BYTES }: Pick<FileObjects, "FILE_BYTES">, ten
       };
     },
     async read(record) {
-      const { body, status } = await objectOf(record.key).fetch(fileRequest("content", record));
+      const { body, status } = await objectOf(record.key).fetch(...fileRequest("content", record));
       return status === 200 ? body : null;
     },
   };

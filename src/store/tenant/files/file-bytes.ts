@@ -1,10 +1,12 @@
 import { DEFAULT_LIMITS } from "@responses-edge/file-text";
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { loadConfig, type Variables } from "../../../config/index.ts";
+import { loadConfig } from "../../../config/index.ts";
+import type { RawEnv } from "../../../env.ts";
 import { Permits } from "../../limits/permits.ts";
+import type { Stub } from "../../objects/objects.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
+import { OBJECTS } from "../../objects/registry.ts";
 import { Schema } from "../../objects/schema.ts";
-import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { bucketFault } from "./bucket.ts";
 import { PIECE_BYTES } from "./bytes-at-rest.ts";
 import { configuredBuckets } from "./configured-buckets.ts";
@@ -22,8 +24,8 @@ const CONTENT = "http://file/content";
 const TEXT = "http://file/text";
 
 /** Asks for the bytes of a file, or for its text as JSON lines. */
-export function fileRequest(kind: "content" | "text", record: FileRecord): Request {
-  return new Request(kind === "content" ? CONTENT : TEXT, { method: "POST", body: JSON.stringify(record) });
+export function fileRequest(kind: "content" | "text", record: FileRecord): Parameters<Stub<"FILE_BYTES">["fetch"]> {
+  return [kind === "content" ? CONTENT : TEXT, { method: "POST", body: JSON.stringify(record) }];
 }
 
 /**
@@ -31,15 +33,15 @@ export function fileRequest(kind: "content" | "text", record: FileRecord): Reque
  * it: one Durable Object, named tenant + key. A file that was uploaded has several parts, whose order the directory
  * knows. Only the directory leads here.
  */
-export class FileBytes extends OwnedObject<Variables> {
+export class FileBytes extends OwnedObject {
   readonly #schema: Schema;
   readonly #text: KeptText;
   readonly #tenant: string;
 
-  constructor(state: DurableObjectState, env: Variables) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "FILE_BYTES");
-    [this.#tenant = ""] = state.id.name?.split(":") ?? [];
-    this.#schema = new Schema(state.storage, TABLES, MIGRATIONS.FileBytes);
+    this.#tenant = this.named.tenant ?? "";
+    this.#schema = new Schema(state.storage, TABLES, OBJECTS.FILE_BYTES.migrations);
     this.#text = new KeptText(this.#schema, this.#tenant);
   }
 
@@ -135,6 +137,12 @@ export class FileBytes extends OwnedObject<Variables> {
     // The caller may leave. The work continues for the next one.
     this.ctx.waitUntil(made.catch(() => {}));
     return await made;
+  }
+}
+
+declare module "../../objects/objects.ts" {
+  interface ObjectClasses {
+    FILE_BYTES: FileBytes;
   }
 }
 

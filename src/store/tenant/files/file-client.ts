@@ -3,9 +3,10 @@ import { ApiError, fileNotFound, notFound } from "@responses-edge/responses-api/
 import { fileId, newFileKey, parseFileId } from "@responses-edge/responses-api/ids";
 import { loadConfig } from "../../../config/index.ts";
 import type { FileLimits } from "../../../contract/grants.ts";
+import type { Env } from "../../../env.ts";
+import type { Stub } from "../../objects/objects.ts";
 import { checkDisk } from "../../objects/process-state.ts";
 import { unwrap } from "../../objects/rpc.ts";
-import type { DirectoryStub, FileObjects } from "./bindings.ts";
 import { bucketFault } from "./bucket.ts";
 import type { BytesAtRest } from "./bytes-at-rest.ts";
 import { bytesInRows } from "./bytes-in-rows.ts";
@@ -25,9 +26,9 @@ export type FileAbout = Pick<FileRecord, "filename" | "mimeType" | "purpose" | "
  */
 export class FileClient {
   readonly #tenant: string;
-  readonly #objects: FileObjects;
+  readonly #objects: Env;
 
-  constructor(objects: FileObjects, tenant: string) {
+  constructor(objects: Env, tenant: string) {
     this.#tenant = tenant;
     this.#objects = objects;
   }
@@ -52,8 +53,8 @@ export class FileClient {
    */
   async *text(id: string): AsyncGenerator<TextPage, void> {
     const record = await this.record(id);
-    const object = this.#objects.FILE_BYTES.getByName(`${this.#tenant}:${record.key}`);
-    const answer = await object.fetch(fileRequest("text", record));
+    const object = this.#objects.FILE_BYTES.getByName(this.#tenant, record.key);
+    const answer = await object.fetch(...fileRequest("text", record));
     if (answer.status === 404) throw fileNotFound(id);
     if (answer.status === 503) throw new ApiError(await answer.json());
     if (answer.status === 422) {
@@ -218,8 +219,8 @@ export class FileClient {
     return this.#places[0] as BytesAtRest;
   }
 
-  get #directory(): DirectoryStub {
-    return this.#objects.FILE_DIRECTORIES.getByName(this.#tenant) as unknown as DirectoryStub;
+  get #directory(): Stub<"FILE_DIRECTORIES"> {
+    return this.#objects.FILE_DIRECTORIES.getByName(this.#tenant);
   }
 }
 

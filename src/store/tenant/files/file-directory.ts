@@ -1,45 +1,42 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
 import { notFound } from "@responses-edge/responses-api/errors";
 import { fileId, parseStoreId } from "@responses-edge/responses-api/ids";
-import { loadConfig, type Variables } from "../../../config/index.ts";
+import { loadConfig } from "../../../config/index.ts";
 import type { FileLimits } from "../../../contract/grants.ts";
+import type { RawEnv } from "../../../env.ts";
 import { FILE_BYTES_STORED, FILES_STORED } from "../../../telemetry/instruments.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
+import { OBJECTS } from "../../objects/registry.ts";
 import { type Result, refusalOf, refused } from "../../objects/rpc.ts";
 import { Schema } from "../../objects/schema.ts";
-import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { count } from "../counting.ts";
 import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";
 import { configuredBuckets } from "./configured-buckets.ts";
 import { FILE_DIRECTORY_TABLES } from "./directory-tables.ts";
-import type { FileBytes } from "./file-bytes.ts";
 import { type FilePage, type FileQuery, type FileRecord, FileTable, type Removed } from "./file-table.ts";
 import { type UploadRecord, UploadTable } from "./upload-table.ts";
 
 /** Files that one alarm removes: each is an object that is asked. */
 const REMOVED_AT_ONCE = 32;
 
-type DirectoryEnv = Variables & {
-  FILE_BYTES: DurableObjectNamespace<FileBytes>;
-  VECTOR_STORES: DurableObjectNamespace;
-};
-
 /**
  * The directory of a tenant's files: one Durable Object, named as the tenant. It alone decides which files exist. A file has a row
  * here from when all its bytes are stored until it is no longer visible; the directory's alarm removes bytes that nobody can see.
  */
-export class FileDirectory extends OwnedObject<DirectoryEnv> {
+export class FileDirectory extends OwnedObject {
   readonly #schema: Schema;
   readonly #files: FileTable;
   readonly #uploads: UploadTable;
   readonly #stores: StoreList;
+  readonly #tenant: string;
 
-  constructor(state: DurableObjectState, env: DirectoryEnv) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "FILE_DIRECTORIES");
-    this.#schema = new Schema(state.storage, FILE_DIRECTORY_TABLES, MIGRATIONS.FileDirectory);
+    this.#schema = new Schema(state.storage, FILE_DIRECTORY_TABLES, OBJECTS.FILE_DIRECTORIES.migrations);
     this.#files = new FileTable(this.#schema);
     this.#uploads = new UploadTable(this.#schema, this.#files);
     this.#stores = new StoreList(this.#schema);
+    this.#tenant = this.named.tenant ?? "";
   }
 
   /** Begins a file of the key `owner`. Its bytes may be stored from now on. */
@@ -189,20 +186,18 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
 
   async #removeFromStores(key: string): Promise<void> {
     for (const id of this.#files.users(key)) {
-      const stub = this.env.VECTOR_STORES.getByName(`${this.ctx.id.name}:${parseStoreId(id)}`);
-      // Typed here, because the module of its class imports this one.
-      await (stub as unknown as { removeFile(id: string): Promise<boolean> }).removeFile(fileId(key));
+      await this.env.VECTOR_STORES.getByName(this.#tenant, parseStoreId(id) ?? "").removeFile(fileId(key));
     }
   }
 
   async #removeBytes({ key, kept }: Removed): Promise<void> {
-    const bytes = this.env.FILE_BYTES.getByName(`${this.ctx.id.name}:${key}`);
+    const bytes = this.env.FILE_BYTES.getByName(this.#tenant, key);
     if (kept) await bytes.keep(kept);
     else {
       await this.#removeFromStores(key);
       await bytes.erase();
     }
-    const buckets = configuredBuckets(loadConfig(this.env), this.ctx.id.name ?? "");
+    const buckets = configuredBuckets(loadConfig(this.env), this.#tenant);
     for (const bucket of buckets) await bucket.remove(key, kept);
   }
 
@@ -240,5 +235,11 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     }
     await this.#wake();
     return { ok: true, value };
+  }
+}
+
+declare module "../../objects/objects.ts" {
+  interface ObjectClasses {
+    FILE_DIRECTORIES: FileDirectory;
   }
 }

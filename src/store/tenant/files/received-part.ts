@@ -1,8 +1,8 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { FileLimits } from "../../../contract/grants.ts";
 import { type PermitOwner, Permits } from "../../limits/permits.ts";
+import type { Stub } from "../../objects/objects.ts";
 import { unwrap } from "../../objects/rpc.ts";
-import type { DirectoryStub } from "./bindings.ts";
 import { PIECE_BYTES, type PieceSink } from "./bytes-at-rest.ts";
 
 export interface Receiver extends PermitOwner {
@@ -27,7 +27,7 @@ const FIRST_BUFFER_BYTES = 64 * 1024;
 export class ReceivedPart implements Disposable {
   readonly key: string;
   readonly part: number;
-  readonly #directory: DirectoryStub;
+  readonly #directory: Stub<"FILE_DIRECTORIES">;
   readonly #sink: PieceSink;
   readonly #receiver: Receiver;
   readonly #permits: Permits;
@@ -40,7 +40,7 @@ export class ReceivedPart implements Disposable {
 
   constructor(
     { key, part }: { key: string; part: number },
-    directory: DirectoryStub,
+    directory: Stub<"FILE_DIRECTORIES">,
     sink: PieceSink,
     receiver: Receiver,
   ) {

@@ -1,22 +1,19 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
 import { parseResponseId, responseId } from "@responses-edge/responses-api/ids";
-import { loadConfig, type Variables } from "../../../config/index.ts";
+import { loadConfig } from "../../../config/index.ts";
+import type { Env } from "../../../env.ts";
 import type { ItemStore } from "../../home/item-store.ts";
 import { type RunSpec, type RunStore, runningBody } from "../../home/run-store.ts";
 import type { TurnStore } from "../../home/turn-store.ts";
-import { isRetryable } from "../../objects/rpc.ts";
+import type { Stub } from "../../objects/objects.ts";
 import { ToldTogether } from "../../objects/told-together.ts";
 import { entryOf, type IndexEntry, type KeptResponse, nextAt } from "./entry.ts";
-import { MAX_MISSING, type ResponseIndex } from "./response-index.ts";
+import { MAX_MISSING } from "./response-index.ts";
 
 /**
  * Reports the responses of a home to the index of its tenant, if the deployment has one (`RESPONSE_INDEX`). A response is
  * reported beside its answer. The reporting process may die, so the home's alarm compares the list with the stored responses.
  */
-
-export interface IndexBinding extends Variables {
-  RESPONSE_INDEXES: DurableObjectNamespace<ResponseIndex>;
-}
 
 /** Most entries of a tenant that wait in one isolate. An alarm reports the others. */
 const MAX_WAITING = 200;
@@ -33,7 +30,7 @@ interface Kept {
 export class HomeIndex {
   readonly #kept: Kept;
   readonly #who: { tenant: string; home: string };
-  readonly #env: IndexBinding;
+  readonly #env: Env;
   /** Turns whose report is not known to have arrived. */
   readonly #untold = new Map<string, number>();
   /** Turns that were removed from the list. */
@@ -41,7 +38,7 @@ export class HomeIndex {
   /** True once this instance of the object has compared. */
   #isCompared = false;
 
-  constructor(kept: Kept, who: { tenant: string; home: string }, env: IndexBinding) {
+  constructor(kept: Kept, who: { tenant: string; home: string }, env: Env) {
     this.#kept = kept;
     this.#who = who;
     this.#env = env;
@@ -151,13 +148,9 @@ export class HomeIndex {
     return entryOf(this.#who.home, kept, (id) => this.#kept.items.isTakenOut(id), endedAt);
   }
 
-  async #isHeard(work: (index: DurableObjectStub<ResponseIndex>) => Promise<void>): Promise<boolean> {
-    const ask = () => work(this.#env.RESPONSE_INDEXES.getByName(this.#who.tenant));
+  async #isHeard(work: (index: Stub<"RESPONSE_INDEXES">) => Promise<void>): Promise<boolean> {
     try {
-      await ask().catch((error: unknown) => {
-        if (!isRetryable(error)) throw error;
-        return ask();
-      });
+      await work(this.#env.RESPONSE_INDEXES.getByName(this.#who.tenant));
       return true;
     } catch (error) {
       const name = error instanceof Error ? error.name : typeof error;

@@ -1,8 +1,9 @@
 import { indexedText, TOKENIZER, termsOf } from "@responses-edge/vector-search";
-import { loadConfig, type Variables } from "../../../config/index.ts";
+import { loadConfig } from "../../../config/index.ts";
+import type { RawEnv } from "../../../env.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
+import { OBJECTS } from "../../objects/registry.ts";
 import { Schema } from "../../objects/schema.ts";
-import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import type { IndexEntry } from "./entry.ts";
 
 const TABLES = [
@@ -46,16 +47,16 @@ export interface IndexQuery {
  * The list of a tenant's stored responses: one Durable Object, named as the tenant. Homes report what they store, beside the
  * answer, and again by their alarms in case a process died first (`home-index.ts`). Expired responses are not listed.
  */
-export class ResponseIndex extends OwnedObject<Variables> {
+export class ResponseIndex extends OwnedObject {
   readonly #schema: Schema;
   /** The times of removals, oldest first. */
   readonly #removed = new Map<string, number>();
   #erasedAt = 0;
   #hasAlarm = false;
 
-  constructor(state: DurableObjectState, env: Variables) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "RESPONSE_INDEXES");
-    this.#schema = new Schema(state.storage, TABLES, MIGRATIONS.ResponseIndex);
+    this.#schema = new Schema(state.storage, TABLES, OBJECTS.RESPONSE_INDEXES.migrations);
   }
 
   /** Takes the present state of responses. */
@@ -201,6 +202,12 @@ export class ResponseIndex extends OwnedObject<Variables> {
   #change<T>(body: () => T): T {
     this.#schema.open();
     return this.ctx.storage.transactionSync(body);
+  }
+}
+
+declare module "../../objects/objects.ts" {
+  interface ObjectClasses {
+    RESPONSE_INDEXES: ResponseIndex;
   }
 }
 

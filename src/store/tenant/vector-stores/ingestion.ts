@@ -8,12 +8,12 @@ import { type Chunk, Chunker } from "@responses-edge/vector-search";
 import { embed, loadTokenizer } from "../../../assembly/retrieval-models.ts";
 import { tenantCacheSalt } from "../../../assembly/session.ts";
 import { type Config, loadConfig } from "../../../config/index.ts";
+import type { Env } from "../../../env.ts";
 import { INGESTED_CHUNKS, INGESTED_FILES } from "../../../telemetry/instruments.ts";
 import { reserveUse, type Used } from "../../limits/counted-use.ts";
 import { count } from "../counting.ts";
 import { FileClient } from "../files/file-client.ts";
 import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";
-import type { StoreEnv } from "./store-env.ts";
 import { otherEmbedding } from "./store-faults.ts";
 import type { FileOwner, StoreFile, StoreFiles } from "./store-files.ts";
 import type { StoreRecord, StoreRow } from "./store-record.ts";
@@ -73,7 +73,7 @@ export function forgetIngestion(id: string): void {
 /** The parts of its store that ingestion needs. */
 export interface IngestionHost {
   tenant: string;
-  env: StoreEnv;
+  env: Env;
   row: StoreRow;
   files: StoreFiles;
   index: ChunkIndex;

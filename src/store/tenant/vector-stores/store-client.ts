@@ -1,25 +1,8 @@
 import { ApiError, invalidRequest, notFound, storeNotFound } from "@responses-edge/responses-api/errors";
 import { newStoreKey, parseStoreId, storeId } from "@responses-edge/responses-api/ids";
-import type { FileObjects } from "../files/bindings.ts";
-import type { FileDirectory } from "../files/file-directory.ts";
-import type { StoreObjects } from "./store-env.ts";
+import type { Env } from "../../../env.ts";
+import type { Stub } from "../../objects/objects.ts";
 import type { StoreIdPage, StoreQuery } from "./store-list.ts";
-import type { VectorStore } from "./vector-store.ts";
-
-/** A store as its callers see it. (A stub's own type turns an answer that is a union into a union of promises.) */
-export type StoreStub = {
-  [Name in Method]: (...args: Parameters<VectorStore[Name]>) => Promise<Awaited<ReturnType<VectorStore[Name]>>>;
-};
-type Method =
-  | ("create" | "object" | "facts" | "update" | "delete" | "reindex" | "search")
-  | ("addFiles" | "file" | "files" | "updateFile" | "removeFile" | "content" | "addBatch" | "batch" | "cancelBatch");
-
-/** The methods of a directory that are about stores. */
-type DirectoryStub = {
-  [Name in "addStore" | "hasStore" | "removeStore" | "stores"]: (
-    ...args: Parameters<FileDirectory[Name]>
-  ) => Promise<Awaited<ReturnType<FileDirectory[Name]>>>;
-};
 
 /** Most stores that an isolate remembers to exist. Their own objects are authoritative. */
 const MAX_KNOWN = 10_000;
@@ -28,15 +11,15 @@ const known = new Set<string>();
 /** A tenant's vector stores. An id is looked up in the tenant's own directory: an invented id opens no object. */
 export class StoreClient {
   readonly #tenant: string;
-  readonly #objects: FileObjects & StoreObjects;
+  readonly #objects: Pick<Env, "FILE_DIRECTORIES" | "VECTOR_STORES">;
 
-  constructor({ FILE_DIRECTORIES, FILE_BYTES, VECTOR_STORES }: FileObjects & StoreObjects, tenant: string) {
+  constructor(objects: Pick<Env, "FILE_DIRECTORIES" | "VECTOR_STORES">, tenant: string) {
     this.#tenant = tenant;
-    this.#objects = { FILE_DIRECTORIES, FILE_BYTES, VECTOR_STORES };
+    this.#objects = objects;
   }
 
   /** A new store's id, and its empty object. Throws the 400 of a tenant that has `max` stores. */
-  async begin(max: number): Promise<{ id: string; store: StoreStub }> {
+  async begin(max: number): Promise<{ id: string; store: Stub<"VECTOR_STORES"> }> {
     const id = storeId(newStoreKey());
     await this.add(id, max);
     return { id, store: this.stub(id) };
@@ -68,7 +51,7 @@ export class StoreClient {
    */
   async ask<T>(
     id: string,
-    question: (store: StoreStub) => Promise<T | null>,
+    question: (store: Stub<"VECTOR_STORES">) => Promise<T | null>,
     missing: () => ApiError = () => storeNotFound(id),
   ): Promise<T> {
     if (parseStoreId(id) === undefined) throw storeNotFound(id);
@@ -98,12 +81,12 @@ export class StoreClient {
   }
 
   /** The object of a store; this server has made its id. */
-  stub(id: string): StoreStub {
+  stub(id: string): Stub<"VECTOR_STORES"> {
     const key = parseStoreId(id) ?? "";
-    return this.#objects.VECTOR_STORES.getByName(`${this.#tenant}:${key}`) as unknown as StoreStub;
+    return this.#objects.VECTOR_STORES.getByName(this.#tenant, key);
   }
 
-  get #directory(): DirectoryStub {
-    return this.#objects.FILE_DIRECTORIES.getByName(this.#tenant) as unknown as DirectoryStub;
+  get #directory(): Stub<"FILE_DIRECTORIES"> {
+    return this.#objects.FILE_DIRECTORIES.getByName(this.#tenant);
   }
 }

@@ -10,8 +10,8 @@ import type { Config } from "../../../config/index.ts";
 import type { OwnModel } from "../../../config/upstreams.ts";
 import type { Identity } from "../../../contract/grants.ts";
 import type { StoreSearch } from "../../../contract/store-search.ts";
+import type { Env } from "../../../env.ts";
 import { reserveUse, type Used } from "../../limits/counted-use.ts";
-import type { Quota } from "../../limits/quota-object.ts";
 import { unwrap } from "../../objects/rpc.ts";
 import type { StoreClient } from "./store-client.ts";
 
@@ -20,7 +20,7 @@ export interface Searcher {
   config: Config;
   stores: StoreClient;
   identity: Identity;
-  quotas: DurableObjectNamespace<Quota> | undefined;
+  quotas: Env["QUOTAS"] | undefined;
   waitUntil: (promise: Promise<unknown>) => void;
   signal: AbortSignal;
 }

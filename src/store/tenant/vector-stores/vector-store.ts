@@ -8,13 +8,13 @@ import type {
   StoreFileObject,
   VectorStoreObject,
 } from "@responses-edge/responses-api/platform/vector-stores";
+import type { RawEnv } from "../../../env.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
+import { OBJECTS } from "../../objects/registry.ts";
 import { type Result, refused } from "../../objects/rpc.ts";
 import { Schema } from "../../objects/schema.ts";
-import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { ChunkIndex } from "./chunk-index.ts";
 import { countFile, forgetIngestion, Ingestion, type IngestionHost, StoreGone } from "./ingestion.ts";
-import type { StoreEnv } from "./store-env.ts";
 import { expired, otherEmbedding } from "./store-faults.ts";
 import {
   type FileOwner,
@@ -47,7 +47,7 @@ const MAX_CONTENT_LENGTH = 8 * 1024 * 1024;
  * A vector store: one Durable Object, named tenant + key, with its files, their chunks and the indices. Its alarm makes files
  * searchable, and removes deleted ones. A method that gives null, or false, has found no such store, file or batch.
  */
-export class VectorStore extends OwnedObject<StoreEnv> {
+export class VectorStore extends OwnedObject {
   readonly #schema: Schema;
   readonly #row: StoreRow;
   readonly #files: StoreFiles;
@@ -56,16 +56,16 @@ export class VectorStore extends OwnedObject<StoreEnv> {
   readonly #host: IngestionHost;
   #isWorking = false;
 
-  constructor(state: DurableObjectState, env: StoreEnv) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "VECTOR_STORES");
-    this.#schema = new Schema(state.storage, VECTOR_STORE_TABLES, MIGRATIONS.VectorStore);
+    this.#schema = new Schema(state.storage, VECTOR_STORE_TABLES, OBJECTS.VECTOR_STORES.migrations);
     this.#row = new StoreRow(this.#schema);
     this.#files = new StoreFiles(this.#schema, (outcome) => countFile(this.#host, outcome));
     this.#index = new ChunkIndex(this.#schema);
     this.#search = new StoreSearch(this.#schema, this.#index);
     this.#host = {
-      tenant: tenantOf(state.id.name),
-      env,
+      tenant: this.named.tenant ?? "",
+      env: this.env,
       row: this.#row,
       files: this.#files,
       index: this.#index,
@@ -304,9 +304,8 @@ export class VectorStore extends OwnedObject<StoreEnv> {
 
   /** Notes the store's size in the tenant's usage, where it is counted. A repeated note is harmless. */
   async #noteBytes({ id, isCounted, notedBytes }: StoreRecord, bytes: number): Promise<void> {
-    const { QUOTAS } = this.env;
-    if (!isCounted || !QUOTAS || bytes === notedBytes) return;
-    await QUOTAS.getByName(this.#host.tenant).noteStore(id, bytes);
+    if (!isCounted || bytes === notedBytes) return;
+    await this.env.QUOTAS.getByName(this.#host.tenant).noteStore(id, bytes);
     const { record } = this.#row;
     if (record) this.#row.write({ ...record, notedBytes: bytes });
   }
@@ -388,9 +387,10 @@ export class VectorStore extends OwnedObject<StoreEnv> {
   }
 }
 
-/** The tenant in the name of an object. No tenant's name has a colon. */
-function tenantOf(name: string | undefined): string {
-  return name?.slice(0, name.indexOf(":")) ?? "";
+declare module "../../objects/objects.ts" {
+  interface ObjectClasses {
+    VECTOR_STORES: VectorStore;
+  }
 }
 
 function statusOfBatch({ in_progress, completed, cancelled, total }: FileCounts): BatchObject["status"] {

@@ -1,12 +1,8 @@
-import type { Config, Variables } from "../../../config/index.ts";
+import type { Config } from "../../../config/index.ts";
+import type { Env } from "../../../env.ts";
 import type { WebhookNotice } from "./sending.ts";
-import type { Webhooks } from "./webhooks.ts";
 
 /** Announces events to a tenant's webhooks, and remembers in this isolate which tenants have any. */
-
-export interface WebhookBinding extends Variables {
-  WEBHOOKS: DurableObjectNamespace<Webhooks>;
-}
 
 /** How long a tenant is remembered to have no endpoint, in milliseconds. One that is made here is known here at once. */
 const KNOWN_MS = 60_000;
@@ -18,7 +14,7 @@ const MAX_KNOWN = 10_000;
 const withoutEndpoint = new Map<string, number>();
 
 /** Tells a tenant's webhooks of an event. Rejects if they cannot be reached. */
-export async function announce(env: WebhookBinding, tenant: string, notice: WebhookNotice): Promise<void> {
+export async function announce(env: Env, tenant: string, notice: WebhookNotice): Promise<void> {
   const isWanted = await env.WEBHOOKS.getByName(tenant).announce(notice);
   if (!isWanted) noteEndpoints(tenant, false);
 }
@@ -31,7 +27,7 @@ export function isAnnounced({ webhook }: Pick<Config, "webhook">, tenant: string
 }
 
 /** Finds out whether a tenant has endpoints, unless this isolate has done so lately. Rejects as a call of an object does. */
-export async function learnEndpoints(env: WebhookBinding, config: Config, tenant: string): Promise<void> {
+export async function learnEndpoints(env: Env, config: Config, tenant: string): Promise<void> {
   if (config.webhook !== undefined || !isAnnounced(config, tenant)) return;
   noteEndpoints(tenant, await env.WEBHOOKS.getByName(tenant).hasEndpoints());
 }

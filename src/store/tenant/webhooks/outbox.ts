@@ -1,9 +1,10 @@
 import { responseId } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Outcome } from "@responses-edge/turn/decide";
+import type { Env } from "../../../env.ts";
 import type { RunSpec } from "../../home/run-store.ts";
 import type { Tables } from "../../home/tables.ts";
-import { announce, type WebhookBinding } from "./announcing.ts";
+import { announce } from "./announcing.ts";
 import { retryWaitMs } from "./delivery-table.ts";
 
 /**
@@ -16,10 +17,10 @@ type Row = { turn: string; response: string; type: string; created_at: number; a
 export class WebhookOutbox {
   readonly #tables: Tables;
   readonly #tenant: string;
-  readonly #env: WebhookBinding;
+  readonly #env: Env;
   #handing: Promise<void> | undefined;
 
-  constructor(tables: Tables, tenant: string, env: WebhookBinding) {
+  constructor(tables: Tables, tenant: string, env: Env) {
     this.#tables = tables;
     this.#tenant = tenant;
     this.#env = env;

@@ -2,11 +2,12 @@ import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { guardedFetch } from "@responses-edge/outgoing-fetch/guarded";
 import { unixSeconds } from "@responses-edge/responses-api/response";
-import { loadConfig, type Variables } from "../../../config/index.ts";
+import { loadConfig } from "../../../config/index.ts";
+import type { RawEnv } from "../../../env.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { pendingDeliveries } from "../../objects/pending-work.ts";
+import { OBJECTS } from "../../objects/registry.ts";
 import { Schema } from "../../objects/schema.ts";
-import { MIGRATIONS } from "../../objects/schema-versions.ts";
 import { DELIVERY_TABLES, type Delivery, DeliveryTable } from "./delivery-table.ts";
 import { ENDPOINT_TABLE, type Endpoint, type EndpointFields, EndpointTable } from "./endpoint-table.ts";
 import { type Receiver, send, type WebhookNotice } from "./sending.ts";
@@ -23,16 +24,16 @@ const AT_ONCE = 4;
  * The webhook endpoints of a tenant, and the deliveries to them: one Durable Object, named as the tenant. `announce` resolves
  * once an event is stored; deliveries are attempted for about three days. An event may come twice, under the same `webhook-id`.
  */
-export class Webhooks extends OwnedObject<Variables> {
+export class Webhooks extends OwnedObject {
   readonly #schema: Schema;
   readonly #endpoints: EndpointTable;
   readonly #deliveries: DeliveryTable;
   /** The deliveries in progress, by endpoint. */
   readonly #delivering = new Map<string, Promise<void>>();
 
-  constructor(state: DurableObjectState, env: Variables) {
+  constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "WEBHOOKS");
-    this.#schema = new Schema(state.storage, [ENDPOINT_TABLE, ...DELIVERY_TABLES], MIGRATIONS.Webhooks);
+    this.#schema = new Schema(state.storage, [ENDPOINT_TABLE, ...DELIVERY_TABLES], OBJECTS.WEBHOOKS.migrations);
     this.#endpoints = new EndpointTable(this.#schema);
     this.#deliveries = new DeliveryTable(this.#schema);
   }
@@ -176,5 +177,11 @@ export class Webhooks extends OwnedObject<Variables> {
   #change<T>(body: () => T): T {
     this.#schema.open();
     return this.ctx.storage.transactionSync(body);
+  }
+}
+
+declare module "../../objects/objects.ts" {
+  interface ObjectClasses {
+    WEBHOOKS: Webhooks;
   }
 }

@@ -1,11 +1,12 @@
-import type { LeaseSockets } from "./conversation-lock.ts";
-import type { ConversationTurns } from "./conversation-turns.ts";
-import type { HomeRows } from "./home-rows.ts";
-import type { Housekeeping } from "./housekeeping.ts";
+import { waitUntil } from "cloudflare:workers";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { otherWorkerOf } from "./placement.ts";
+import { type ObjectName, textOf } from "./registry.ts";
+import { homeFilesOf } from "./workers.ts";
 
 /**
  * The open homes of this process. It keeps the process below its limit of open files, and lets a home that stores
- * nothing leave no file (docs/storage.md). `home-calls.ts` counts the calls; homes report their lives.
+ * nothing leave no file (docs/storage.md). Homes report their lives (`home-life.ts`).
  *
  * workerd makes the file of an object when the object starts, before any of its code runs, and closes it 10 seconds
  * after the last call. So the Worker of `serve` looks into the folder before it asks a home that may not exist, closes
@@ -193,98 +194,96 @@ function forgetClosed(now: number): void {
   }
 }
 
+/** How long a call waits for another home to close, and how often it checks. Milliseconds. */
+const MAX_WAIT_MS = 2_000;
+const LOOK_MS = 10;
+
+/** Homes by the names of their objects, as far as closing them needs them. */
+export type Homes = FileBindings & { readonly HOME: Pick<DurableObjectNamespace, "getByName" | "idFromName"> };
+
+/** False of a home that has no file: it does not exist, and a call would create it. */
+export function mayExist({ HOME, HOME_FILES: files }: Homes, home: ObjectName): boolean | Promise<boolean> {
+  const name = textOf(home);
+  return !files || isOpen(name) || hasFile(homeFilesOf(otherWorkerOf(home), files), HOME.idFromName(name));
+}
+
 /**
- * The life of a home's instance in its process. It ends when other homes need the files, or when the home stores
- * nothing (docs/storage.md).
+ * Makes a call of a home, which it opens. The call ends when its answer is there, or the last byte of its answer's body. A
+ * home that stores nothing after its last call loses its file. Throws the 503 of a process that has as many homes open as
+ * it may, if none closes within `MAX_WAIT_MS`.
  */
-export class HomeLife implements LivingHome {
-  readonly #state: DurableObjectState;
-  readonly #files: Fetcher | undefined;
-  readonly #rows: HomeRows;
-  readonly #housekeeping: Housekeeping;
-  readonly #conversation: Pick<ConversationTurns, "isEntered">;
-  readonly #sockets: LeaseSockets;
-  /** Runs, readers, deliveries, alarms: all work except calls. */
-  #underWay = 0;
-  #awaitsTurn = false;
+export async function inOpenHome<T>(homes: Homes, name: string, call: () => T): Promise<Awaited<T>> {
+  const answered = answerIn(homes, name, beginCall(name, 0) ?? (await enter(homes, name)), call);
+  // The platform drops the promises of a request when its client leaves: the call would never end.
+  waitUntil(answered.catch(() => {}));
+  return answered;
+}
 
-  /** Begins the life of an object. */
-  constructor(
-    state: DurableObjectState,
-    { OPEN_FILES, HOME_FILES }: FileBindings,
-    rows: HomeRows,
-    housekeeping: Housekeeping,
-    conversation: Pick<ConversationTurns, "isEntered">,
-    sockets: LeaseSockets,
-  ) {
-    this.#state = state;
-    this.#files = HOME_FILES;
-    this.#rows = rows;
-    this.#housekeeping = housekeeping;
-    this.#conversation = conversation;
-    this.#sockets = sockets;
-    if (OPEN_FILES !== undefined) homeOpened(this.#name, this);
+async function answerIn<T>(homes: Homes, name: string, home: OpenHome, call: () => T): Promise<Awaited<T>> {
+  let delivery: Promise<void> | undefined;
+  try {
+    const answer = await call();
+    if (!(answer instanceof Response && answer.body)) return answer;
+    // If the home closed while its bytes are being sent, they would break off.
+    const { readable, writable } = new IdentityTransformStream();
+    delivery = answer.body.pipeTo(writable);
+    return new Response(readable, answer) as Awaited<T>;
+  } finally {
+    if (delivery) waitUntil(delivery.catch(() => {}).then(() => ended(homes, name, home)));
+    else await ended(homes, name, home);
   }
+}
 
-  get isIdle(): boolean {
-    return this.#underWay === 0 && !this.#conversation.isEntered;
-  }
+async function ended(homes: Homes, name: string, home: OpenHome): Promise<void> {
+  home.calls -= 1;
+  home.usedAt = Date.now();
+  const mayLeave = homes.HOME_FILES && home.calls === 0;
+  if (mayLeave && home.life?.deref()?.mayBeVacant) await leave(homes, name, home, true);
+}
 
-  get mayBeVacant(): boolean {
-    return this.#underWay === 0 && !this.#awaitsTurn && !this.#housekeeping.hasAlarm && this.#rows.mayBeVacant;
-  }
-
-  get #name(): string {
-    return this.#state.id.name ?? "";
-  }
-
-  /** Notes that a turn is about to be settled: the home is not vacant from now on. */
-  awaitTurn(): void {
-    this.#awaitsTurn = true;
-  }
-
-  /** Counts work that is no call. */
-  async during(work: () => Promise<void>): Promise<void> {
-    this.#underWay += 1;
-    try {
-      await work();
-    } finally {
-      this.#underWay -= 1;
+/** Begins a call of a home that is not open, or is closing: waits for its end and, if necessary, until another home has closed. */
+async function enter(homes: Homes, name: string): Promise<OpenHome> {
+  for (const deadline = Date.now() + MAX_WAIT_MS; ; ) {
+    const home = beginCall(name, openHomes().has(name) ? Number.POSITIVE_INFINITY : await mostOpenHomes(homes));
+    if (home) {
+      if (openHomes().size > MANY_HOMES) waitUntil(closeAnother(homes));
+      return home;
     }
+    if (!openHomes().has(name) && (await closeAnother(homes))) continue;
+    if (Date.now() > deadline) throw tooManyOpen();
+    await scheduler.wait(LOOK_MS);
   }
+}
 
-  /** Keeps the object alive until a promise has settled. */
-  waitUntil(promise: Promise<unknown>): void {
-    this.#underWay += 1;
-    this.#state.waitUntil(promise.finally(() => (this.#underWay -= 1)));
+/** Closes the least recently used idle home. False if there is none. */
+async function closeAnother(homes: Homes): Promise<boolean> {
+  for (const [name, home] of openHomes()) {
+    if (home.calls > 0 || home.isLeaving) continue;
+    const life = home.life?.deref();
+    if (life && !life.isIdle) continue;
+    if (!life) homeLeft(name);
+    else if (!(await leave(homes, name, home, false))) continue;
+    return true;
   }
+  return false;
+}
 
-  /**
-   * Ends this instance, so that the object's files are closed, and removes them if it stores nothing; the call does not
-   * return then. Gives false if it must stay: it has work, or it stores something and `onlyIfVacant`. To be called
-   * while nobody else calls the object.
-   */
-  async leave(onlyIfVacant: boolean): Promise<boolean> {
-    const { storage } = this.#state;
-    const files = this.#files;
-    const isVacant = files !== undefined && this.#rows.isVacant() && (await storage.getAlarm()) === null;
-    if (onlyIfVacant && !isVacant) return false;
-    if (isVacant) await removeFiles(files, this.#state.id);
-    // All writes reach the disk before the object ends.
-    else await storage.sync();
-    // Holders of the conversation would lose it.
-    if (!isVacant && (!this.isIdle || this.#sockets.isAnyOpen)) return false;
-    return this.#state.abort("It has left.") as never;
-  }
+/** Closes a home, unless it must stay. Tells whether it has closed. */
+async function leave({ HOME }: Homes, name: string, home: OpenHome, onlyIfVacant: boolean): Promise<boolean> {
+  home.isLeaving = true;
+  const stub = HOME.getByName(name) as unknown as { leave(onlyIfVacant: boolean): Promise<boolean> };
+  // The object's instance has ended, and the call with it.
+  const hasLeft = await stub.leave(onlyIfVacant).catch(() => true);
+  home.isLeaving = false;
+  if (hasLeft) homeLeft(name);
+  return hasLeft;
+}
 
-  /** The same after an alarm that has found nothing needed. */
-  async leaveIfVacant(): Promise<void> {
-    if (!this.#files || !this.mayBeVacant || !homeLeaves(this.#name)) return;
-    await removeFiles(this.#files, this.#state.id);
-    // After the alarm has ended, because an aborted one rings again.
-    setTimeout(() => {
-      homeLeft(this.#name);
-      this.#state.abort("It has left.");
-    }, 0);
-  }
+function tooManyOpen(): ApiError {
+  return new ApiError({
+    status: 503,
+    message: "The server has the maximum number of conversations open. Please retry in a few seconds.",
+    code: "server_is_overloaded",
+    headers: { "retry-after": "2" },
+  });
 }

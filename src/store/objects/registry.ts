@@ -1,0 +1,263 @@
+/**
+ * The classes of Durable Objects: one row for each, from which everything that lists them is derived. Programs beside the
+ * Worker read it, too, so it imports nothing.
+ */
+
+/**
+ * Says whether a method is called again if its object's process died in the middle. `repeatable`: it only reads, or a
+ * second call changes nothing and gives the same answer. `once`: the caller gets the error. `fetch` is repeatable everywhere.
+ */
+export type Repetition = "repeatable" | "once";
+
+/** The step to the next version of a class's tables. */
+export interface Migration {
+  /** The table that it changes. An object without this table does not need the migration. */
+  readonly table: string;
+  /** A column of the table that only this version and later ones have. One of the statements adds it. */
+  readonly column: string;
+  readonly statements: readonly string[];
+}
+
+/** A class of objects. `objects.ts` checks each row against its class. */
+export interface ClassRow {
+  readonly className: string;
+  /** The migrations of its tables, oldest first: those that the class creates are version 1. Null if its content renews itself. */
+  readonly migrations: readonly Migration[] | null;
+  /** Each of its objects belongs to a tenant and has a key, or to a tenant, or to the whole deployment, whose only object has this name. */
+  readonly scope: "key" | "tenant" | { readonly name: string };
+  readonly methods: Readonly<Record<string, Repetition>>;
+}
+
+export const OBJECTS = {
+  HOME: {
+    className: "Home",
+    migrations: [],
+    scope: "key",
+    methods: {
+      snapshot: "repeatable",
+      awaitTurn: "repeatable",
+      settle: "repeatable",
+      retrieve: "repeatable",
+      inputItems: "repeatable",
+      tree: "repeatable",
+      delete: "once",
+      startRun: "once",
+      finished: "repeatable",
+      cancel: "once",
+      liveRun: "repeatable",
+      cancelRun: "once",
+      createConversation: "once",
+      conversation: "repeatable",
+      updateConversation: "once",
+      deleteConversation: "once",
+      conversationHistory: "repeatable",
+      conversationItems: "repeatable",
+      conversationTree: "repeatable",
+      addConversationItems: "once",
+      conversationItem: "repeatable",
+      deleteConversationItem: "once",
+      leaveConversation: "once",
+      erase: "once",
+      import: "once",
+      claim: "once",
+      begun: "once",
+      unclaim: "once",
+      leave: "once",
+    },
+  },
+  KEYS: {
+    className: "KeyDirectory",
+    migrations: [],
+    scope: { name: "directory" },
+    methods: {
+      lookUp: "repeatable",
+      lookUpTenant: "repeatable",
+      overrides: "repeatable",
+      setOverrides: "once",
+      tenantLimits: "repeatable",
+      tenants: "repeatable",
+      create: "once",
+      get: "repeatable",
+      list: "repeatable",
+      change: "once",
+      rotate: "once",
+      delete: "once",
+      setTenantLimits: "once",
+      eraseTenant: "once",
+      note: "once",
+      auditLog: "repeatable",
+    },
+  },
+  QUOTAS: {
+    className: "Quota",
+    migrations: [],
+    scope: "tenant",
+    methods: {
+      exchange: "repeatable",
+      takeStored: "repeatable",
+      stored: "repeatable",
+      usage: "repeatable",
+      noteStore: "repeatable",
+      storeBytes: "repeatable",
+      noteHome: "repeatable",
+      homes: "repeatable",
+      forgetHomes: "once",
+      erase: "once",
+    },
+  },
+  BOARD: {
+    className: "Board",
+    migrations: null,
+    scope: { name: "board" },
+    methods: {
+      read: "repeatable",
+      announceRun: "repeatable",
+      forgetRuns: "repeatable",
+      run: "repeatable",
+      runs: "repeatable",
+    },
+  },
+  FILE_DIRECTORIES: {
+    className: "FileDirectory",
+    migrations: [],
+    scope: "tenant",
+    methods: {
+      begin: "once",
+      beginAs: "once",
+      touch: "once",
+      commit: "once",
+      record: "repeatable",
+      list: "repeatable",
+      remove: "once",
+      discard: "once",
+      removeSome: "once",
+      use: "once",
+      disuse: "once",
+      createUpload: "once",
+      upload: "repeatable",
+      beginPart: "once",
+      finishPart: "once",
+      discardPart: "once",
+      completeUpload: "once",
+      cancelUpload: "once",
+      addStore: "once",
+      hasStore: "repeatable",
+      removeStore: "once",
+      stores: "repeatable",
+    },
+  },
+  FILE_BYTES: {
+    className: "FileBytes",
+    migrations: [],
+    scope: "key",
+    methods: { append: "once", keep: "once", erase: "once" },
+  },
+  VECTOR_STORES: {
+    className: "VectorStore",
+    migrations: [],
+    scope: "key",
+    methods: {
+      create: "once",
+      object: "repeatable",
+      facts: "repeatable",
+      update: "once",
+      delete: "once",
+      addFiles: "once",
+      addBatch: "once",
+      file: "repeatable",
+      files: "repeatable",
+      updateFile: "once",
+      removeFile: "once",
+      content: "repeatable",
+      batch: "repeatable",
+      cancelBatch: "once",
+      reindex: "once",
+      search: "repeatable",
+    },
+  },
+  WEBHOOKS: {
+    className: "Webhooks",
+    migrations: [],
+    scope: "tenant",
+    methods: {
+      hasEndpoints: "repeatable",
+      list: "repeatable",
+      get: "repeatable",
+      create: "once",
+      change: "once",
+      rotate: "once",
+      delete: "once",
+      test: "once",
+      deliveries: "repeatable",
+      announce: "once",
+      erase: "once",
+    },
+  },
+  BATCHES: {
+    className: "Batches",
+    migrations: [],
+    scope: "tenant",
+    methods: { create: "once", get: "repeatable", list: "repeatable", cancel: "once", erase: "once" },
+  },
+  RESPONSE_INDEXES: {
+    className: "ResponseIndex",
+    migrations: [],
+    scope: "tenant",
+    methods: { take: "once", remove: "once", compare: "repeatable", list: "repeatable", erase: "once" },
+  },
+} as const satisfies Record<string, ClassRow>;
+
+/** The binding by which the Worker reaches objects of a class. */
+export type ObjectBinding = keyof typeof OBJECTS;
+
+export const CLASS_NAMES: readonly string[] = Object.values(OBJECTS).map(({ className }) => className);
+
+/**
+ * The present version of the tables of each class that has any, by the class's name. Programs beside the Worker must not
+ * touch data of a newer version.
+ */
+export const SCHEMA_VERSIONS: Readonly<Record<string, number>> = Object.fromEntries(
+  Object.values<ClassRow>(OBJECTS).flatMap(({ className, migrations }) =>
+    migrations ? [[className, 1 + migrations.length]] : [],
+  ),
+);
+
+/** The parts of the name of an object of a class. No tenant's name has a colon. */
+export type NameParts<Binding extends ObjectBinding> = (typeof OBJECTS)[Binding]["scope"] extends "key"
+  ? [tenant: string, key: string]
+  : (typeof OBJECTS)[Binding]["scope"] extends "tenant"
+    ? [tenant: string]
+    : [];
+
+/** The name of an object, with the binding of its class. */
+export interface ObjectName {
+  readonly binding: ObjectBinding;
+  /** Undefined for an object of the whole deployment. */
+  readonly tenant?: string | undefined;
+  /** Undefined for an object of the deployment, or of a tenant. */
+  readonly key?: string | undefined;
+}
+
+/** The name by which the platform knows an object among those of its class. */
+export function textOf({ binding, tenant, key }: ObjectName): string {
+  const { scope } = OBJECTS[binding];
+  if (typeof scope === "object") return scope.name;
+  return key === undefined ? (tenant ?? "") : `${tenant}:${key}`;
+}
+
+/** The name that such a text is. */
+export function nameOf(binding: ObjectBinding, text: string): ObjectName {
+  const { scope } = OBJECTS[binding];
+  if (typeof scope === "object") return { binding };
+  if (scope === "tenant") return { binding, tenant: text };
+  const at = text.indexOf(":");
+  return { binding, tenant: text.slice(0, at), key: text.slice(at + 1) };
+}
+
+/**
+ * Gives the worker, from 0, of the workerd processes that `serve` starts with WORKERS (docs/self-hosting.md), that has an
+ * object: it runs nowhere else. `id`: the object's id (`idFromName`), hex.
+ */
+export function workerOf(id: string, workers: number): number {
+  return Number.parseInt(id.slice(0, 8), 16) % workers;
+}
