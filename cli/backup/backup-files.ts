@@ -28,7 +28,7 @@ export function withdrawUnsure(after: string, before: string | undefined, now = 
       WHERE key NOT IN (SELECT key FROM main.file UNION SELECT key FROM main.part UNION SELECT key FROM main.removed)`);
   const changes = [
     "DELETE FROM main.file WHERE key IN (SELECT key FROM unsure)",
-    // The users of a file are told that it is gone.
+    // The vector stores that have the file learn that it was removed.
     "INSERT OR IGNORE INTO main.used_by (key, store) SELECT key, store FROM before.used_by",
     `INSERT OR REPLACE INTO main.removed (key, at, tries, kept) SELECT key, ${now}, 0, NULL FROM unsure`,
     // A part that became whole meanwhile may be missing in the copy of its bytes, so it is given up.

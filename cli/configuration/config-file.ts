@@ -27,7 +27,7 @@ const MAX_BYTES = 1024 * 1024;
  * The interval at which the file is checked, in milliseconds. A check follows all links, so that it sees a replaced
  * file, too.
  */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 
 /** Reads the file. `others` are variables that it may set beside the Worker's. */
 export function readConfigFile(path: string, others: readonly string[]): ConfigFile {
@@ -165,7 +165,7 @@ export function watchFiles(paths: readonly string[], onChange: () => void): Disp
       onChange();
     }
     seen = now;
-  }, LOOK_MS);
+  }, POLL_MS);
   timer.unref();
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }

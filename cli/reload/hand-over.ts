@@ -172,7 +172,7 @@ function openConnections(pid: number, port: number): number | undefined {
 /** The state of a socket, as Linux writes it. */
 const LISTENS = "0A";
 
-/** The target of a link; empty if the link is gone. */
+/** The target of a link; empty if the link does not exist any more. */
 function linkOf(path: string): string {
   try {
     return readlinkSync(path);

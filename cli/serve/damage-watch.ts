@@ -17,8 +17,8 @@ const FULL_WORDS = /SQLITE_FULL|No space left on device/;
 const TOLD_EVERY_MS = 3_600_000;
 
 /** The interval at which the Worker is asked for suspected objects, after a message of workerd. */
-const LOOKS = 20;
-const LOOK_MS = 100;
+const POLLS = 20;
+const POLL_MS = 100;
 
 export interface DamageWatch {
   /** The damaged files that it has named. */
@@ -45,7 +45,7 @@ export function watchDamage(
       const suspects = await worker.suspects().catch(() => []);
       const damaged = suspects.filter(isDamaged).map(({ id }) => id);
       if (damaged.length > 0) await worker.tell(damaged).catch(() => {});
-      await sleep(LOOK_MS, undefined, { ref: false });
+      await sleep(POLL_MS, undefined, { ref: false });
     }
   };
   const isDamaged = ({ binding, id, tenant }: Suspect) => {
@@ -67,7 +67,7 @@ export function watchDamage(
       }
       if (!DAMAGE_WORDS.test(line)) return;
       const isLooking = looksLeft > 0;
-      looksLeft = LOOKS;
+      looksLeft = POLLS;
       if (!isLooking) void look();
     },
   };

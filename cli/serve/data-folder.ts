@@ -35,7 +35,7 @@ export const CONTROL_FILE = "responses-edge.socket";
 
 /** The time in which a workerd is killed whose launcher was killed. Milliseconds. */
 const ORPHAN_WAIT_MS = 5_000;
-const ORPHAN_LOOK_MS = 50;
+const ORPHAN_POLL_MS = 50;
 
 /** SQLITE_BUSY: another process has a lock. */
 const SQLITE_BUSY = 5;
@@ -230,7 +230,7 @@ async function untilUnused(path: string): Promise<string[]> {
       if (performance.now() > deadline) {
         throw new Refusal(EXIT.busy, `A workerd that this program has not started uses the data folder ${path}.`);
       }
-      await sleep(ORPHAN_LOOK_MS);
+      await sleep(ORPHAN_POLL_MS);
     }
   }
   return damaged;

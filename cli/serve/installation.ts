@@ -39,7 +39,7 @@ export function compatibility(): { date: string; flags: string } {
   return { date: setting(settings, "compatibility_date"), flags: setting(settings, "compatibility_flags") };
 }
 
-/** A setting on a line of its own. */
+/** The value of a setting, which has its own line. */
 function setting(settings: string, name: string): string {
   const value = new RegExp(`^${name} = (.+)$`, "m").exec(settings)?.[1];
   if (value === undefined) throw new Error(`wrangler.toml has no ${name}.`);

@@ -47,12 +47,12 @@ export async function askLauncher(
 }
 
 /** The interval at which the Worker is asked whether its turns have ended. */
-const DRAIN_LOOK_MS = 100;
+const DRAIN_POLL_MS = 100;
 
 /** Lets the Worker refuse new requests, and waits until no foreground turn runs. Rejects if it does not answer. */
 export async function untilDrained(socketPath: string): Promise<void> {
   for (let state = await askLauncher(socketPath, "end"); state.turns > 0; state = await askLauncher(socketPath)) {
-    await sleep(DRAIN_LOOK_MS);
+    await sleep(DRAIN_POLL_MS);
   }
 }
 

@@ -13,7 +13,7 @@ export interface ListeningSockets {
   port: number;
 }
 
-/** Those of each worker, on one port. */
+/** The sockets of all workers. They listen on one port. */
 export interface Listening extends AsyncDisposable {
   ofWorkers: readonly ListeningSockets[];
 }

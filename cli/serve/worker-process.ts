@@ -103,7 +103,7 @@ export interface WorkerProcess {
 const FIRST_INHERITED = 4;
 
 /** The interval at which a starting process is asked whether it answers. Milliseconds. */
-const START_LOOK_MS = 5;
+const START_POLL_MS = 5;
 
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
@@ -240,7 +240,7 @@ async function untilAnswering(tell: WorkerProcess["tell"], signal: AbortSignal):
     } catch (error) {
       if (performance.now() > deadline) throw error;
     }
-    await sleep(START_LOOK_MS);
+    await sleep(START_POLL_MS);
   }
 }
 

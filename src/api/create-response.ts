@@ -39,7 +39,7 @@ export interface CreateOptions<Sink extends ClientSink> {
   openSink: (onLeft: () => void, id: string) => Sink;
   /** Keeps the client of a foreground turn without `stream` while the model answers. */
   slowAnswer?: SlowAnswer | undefined;
-  /** Ends a foreground turn for what its user says meanwhile. */
+  /** Ends a foreground turn when its user sends another message. */
   steering?: Steering | undefined;
 }
 

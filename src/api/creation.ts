@@ -6,10 +6,10 @@ import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/
 import type { Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
 import type { z } from "zod";
+import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/affinity.ts";
 import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
-import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/session.ts";
 import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
 import type { Identity } from "../contract/grants.ts";

@@ -1,6 +1,7 @@
 import { ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
+import type { ApiKeyObject } from "../contract/admin-objects.ts";
 import { type Grants, grants } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import type { AuditRow } from "../store/deployment/keys/key-directory.ts";
@@ -176,9 +177,9 @@ export function page<Item extends { id: string }>(items: Item[], limit: number) 
 }
 
 /** A key as it is shown. */
-export function shownKey({ id, tenant: of, name: called, redacted, createdAt, ...key }: StoredKey) {
+export function shownKey({ id, tenant: of, name: called, redacted, createdAt, ...key }: StoredKey): ApiKeyObject {
   return {
-    object: "api_key" as const,
+    object: "api_key",
     id,
     tenant: of,
     name: called,
@@ -224,7 +225,7 @@ function checkLimits(admin: Administrator, limits: Grants | null | undefined): v
 }
 
 function notOfTenant(param: string): ApiError {
-  const message = `The role 'tenant_admin' may not set '${param}'. Ask the operator of this deployment to set it.`;
+  const message = `The role 'tenant_admin' may not set '${param}' to this value: only an operator of this deployment may.`;
   return new ApiError({ status: 403, message, param, code: "insufficient_permissions" });
 }
 

@@ -1,6 +1,7 @@
 import { type ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type { z } from "zod";
+import type { RunObject } from "../contract/admin-objects.ts";
 import type { Env } from "../env.ts";
 import type { AnnouncedRun } from "../store/deployment/board.ts";
 import { HomeClient } from "../store/home/home-client.ts";
@@ -34,7 +35,7 @@ export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.outpu
   const noted: Announced[] = [...runs, ...turns.map((turn) => ({ id: turn.id, tenant: turn.tenant, turn }))];
   const all = noted.toSorted((one, other) => (one.id < other.id ? -1 : 1));
   const { data: announced, last_id, has_more } = page(all.slice(0, limit + 1), limit);
-  const shown: NonNullable<Awaited<ReturnType<typeof shownRun>>>[] = [];
+  const shown: RunObject[] = [];
   const ended: string[] = [];
   for (let start = 0; start < announced.length; start += CONCURRENT_HOMES) {
     const asked = announced.slice(start, start + CONCURRENT_HOMES);
@@ -59,13 +60,13 @@ export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.outpu
 type Announced = AnnouncedRun & { turn?: TurnFacts };
 
 /** A run as the admin API shows it: `unknown` where its home does not answer. Null for one that has ended. */
-async function shownRun(admin: LiveRuns, run: Announced) {
+async function shownRun(admin: LiveRuns, run: Announced): Promise<RunObject | null> {
   const { id, tenant, turn } = run;
   if (turn) {
     const { model, createdAt, server } = turn;
     const created_at = Math.floor(createdAt / 1000);
     const facts = { model, created_at, background: false, foreground: true, server, events: null };
-    return { object: "run", id, tenant, status: "in_progress" as const, ...facts };
+    return { object: "run", id, tenant, status: "in_progress", ...facts };
   }
   const unknown = { model: null, created_at: null, background: null, server: null, events: null };
   try {
@@ -73,9 +74,9 @@ async function shownRun(admin: LiveRuns, run: Announced) {
     if (!found) return null;
     const { createdAt, isBackground: background, ...facts } = found;
     const created_at = Math.floor(createdAt / 1000);
-    return { object: "run", id, tenant, status: "in_progress" as const, created_at, background, ...facts };
+    return { object: "run", id, tenant, status: "in_progress", created_at, background, ...facts };
   } catch {
-    return { object: "run", id, tenant, status: "unknown" as const, ...unknown };
+    return { object: "run", id, tenant, status: "unknown", ...unknown };
   }
 }
 

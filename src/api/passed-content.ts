@@ -1,4 +1,4 @@
-import { type HeardAnswer, heardBody } from "@responses-edge/engines/passed-text";
+import { bodyReadForText, type PassedAnswerText } from "@responses-edge/engines/passed-text";
 import type { PassedAnswer } from "../assembly/model-access.ts";
 import { tellRequest } from "../telemetry/content-log.ts";
 import type { Caller } from "./transport.ts";
@@ -11,18 +11,18 @@ interface PassedOn {
   model: string | undefined;
   input: unknown;
   createdAt: number;
-  /** The answer is text. Images and vectors are not heard. */
-  saysText: boolean;
+  /** The answer is text. Images and vectors are not logged. */
+  hasText: boolean;
 }
 
 /** The answer to a request, which is logged where its caller has agreed. */
-export function loggedAnswer(caller: Caller, { saysText, ...asked }: PassedOn, answer: PassedAnswer): PassedAnswer {
+export function loggedAnswer(caller: Caller, { hasText, ...asked }: PassedOn, answer: PassedAnswer): PassedAnswer {
   const { config, identity } = caller;
   if (!config.contentLog || !identity.policy?.logsContent) return answer;
-  const tell = ({ output, isCut, isWhole }: HeardAnswer) =>
+  const tell = ({ output, isCut, isWhole }: PassedAnswerText) =>
     tellRequest(caller, { ...asked, output, isCut, status: isWhole ? "completed" : "incomplete" });
-  if (saysText && answer.body) {
-    return { ...answer, body: heardBody(answer.body, answer.type, config.contentLog.maxLength, tell) };
+  if (hasText && answer.body) {
+    return { ...answer, body: bodyReadForText(answer.body, answer.type, config.contentLog.maxLength, tell) };
   }
   tell({ output: undefined, isCut: false, isWhole: true });
   return answer;

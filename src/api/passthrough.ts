@@ -5,9 +5,9 @@ import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import type { UsageKind } from "@responses-edge/usage-limits";
+import { tenantCacheSalt } from "../assembly/affinity.ts";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
-import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
 import type { EndUserFields } from "../store/limits/allowances.ts";
 import { admitPassed } from "./limit-reservation.ts";
@@ -73,7 +73,7 @@ const FORMATS = [
 /** The longest name of a model. UTF-16 units. */
 const MAX_MODEL_LENGTH = 1_024;
 
-/** The length of a request's beginning by which its session is recognised. UTF-16 units. */
+/** The part of a request's beginning that is hashed to find requests that belong together. UTF-16 units. */
 const MAX_BEGINNING = 4_096;
 
 /** Beside the limits of output: how many answers a request asks for. */
@@ -322,7 +322,7 @@ async function pass(
     const affinity = { isRooted: false, hint, beginning };
     const config = imageConfigFor(caller, name, passed.model);
     const endpoint = `POST ${takesNone ? "" : "/v1"}/${name}`;
-    const logged = { endpoint, model: passed.model, input, createdAt, saysText: name in OUTPUT_LIMITS };
+    const logged = { endpoint, model: passed.model, input, createdAt, hasText: name in OUTPUT_LIMITS };
     answer = loggedAnswer(caller, logged, await passOn({ ...request, path, tenant, affinity }, config, caller));
   } catch (error) {
     // The model server may have worked on the request, and its answer has no usage then.

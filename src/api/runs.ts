@@ -183,7 +183,7 @@ export async function createOnce(creation: Creation, key: string, body: unknown)
   const keyed = { ...creation, address };
   if (claim.kind === "known" && claim.begun) {
     const known = await homes.ask(address.home, null, (stub) => stub.retrieve(address.turn));
-    // The response was deleted or has expired. The key still stands for it, and creates no other.
+    // The response was deleted or has expired. Its Idempotency-Key is still in use, and creates no other response.
     if (!known) throw responseNotFound(responseId(address));
     creation.scope.end();
     return answerRun(keyed, known);

@@ -107,7 +107,7 @@ const MAX_FILES = 10_000;
 async function eraseFiles({ files }: TenantData, tenant: string): Promise<boolean> {
   const stores = new StoreClient(files, tenant);
   const { ids, hasMore } = await stores.list({ limit: MAX_HOMES, order: "asc" });
-  // A deleted store stays on the list until its directory is told.
+  // A deleted store stays on the list until the directory removes it.
   for (const id of ids) await stores.remove(id).catch((error: unknown) => stores.forget(id, error));
   return (await new FileClient(files, tenant).removeSome(MAX_FILES)) < MAX_FILES && !hasMore;
 }

@@ -280,7 +280,7 @@ export class FilesImport implements AsyncDisposable {
     const { isHere, waiting } = this.#open(this.#store, "vector_store");
     if (isHere) return;
     waiting.push({ id, filename: null, attributes: attributes ?? null, chunking: chunkingOf(chunking) });
-    if (waiting.length >= STORE_FILES_AT_ONCE) await this.#hand();
+    if (waiting.length >= STORE_FILES_AT_ONCE) await this.#send();
   }
 
   async #endStore({ id }: LineOf<"vector_store.end">): Promise<void> {
@@ -290,13 +290,13 @@ export class FilesImport implements AsyncDisposable {
         "id",
         `Invalid 'id': expected '${store.id}', the vector store that the lines before belong to.`,
       );
-    await this.#hand();
+    await this.#send();
     if (!store.isHere) await this.#stores.add(id, this.#config.vectorStores.maxStores);
     this.done.vector_stores[store.isHere ? "unchanged" : "imported"] += 1;
     this.#store = undefined;
   }
 
-  async #hand(): Promise<void> {
+  async #send(): Promise<void> {
     const { id, waiting } = this.#open(this.#store, "vector_store");
     if (waiting.length === 0) return;
     const added = await this.#stores.stub(id).addFiles(waiting.splice(0), OWNER);

@@ -4,6 +4,7 @@ import { isJsonObject } from "@responses-edge/responses-api/json";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { compactionCodec, createSealer } from "@responses-edge/turn/sealed-content/sealer";
 import type { Config } from "../config/index.ts";
+import type { ImportedTenant } from "../contract/admin-objects.ts";
 import { grants, storageOf } from "../contract/grants.ts";
 import { HomeClient } from "../store/home/home-client.ts";
 import type { ImportAnswer } from "../store/home/home-import.ts";
@@ -24,7 +25,7 @@ import { FilesImport } from "./tenant-files.ts";
 /** Most array elements and object members of one line: enough for a request, and for the whole output of a model. */
 const MAX_LINE_VALUES = 2_000_000;
 
-/** Most UTF-16 units of a home's lines that are handed over together, unless one line is longer. */
+/** Most UTF-16 units of a home's lines that one call sends, unless one line is longer. */
 const MAX_PART_LENGTH = 4 * 1024 * 1024;
 
 /** Most ids of responses in an answer. */
@@ -34,29 +35,21 @@ const MAX_NAMED = 1_000;
 const ABOUT_TENANT = ["tenant", "api_key", "usage", "export.page"];
 
 /** The result of an import before its first line. */
-function newImport(id: string) {
+function newImport(id: string, files: FilesImport["done"]): ImportedTenant {
   return {
     object: "tenant.imported",
     id,
     homes: { imported: 0, unchanged: 0, refused: 0 },
-    /** Turns of the homes that were imported. */
     turns: 0,
-    /** The result for the tenant's limits. `kept`: the tenant has other limits here. Null: the export has none. */
-    limits: null as "set" | "unchanged" | "kept" | null,
-    /** Keys that are not here: the export has no secrets. */
+    ...files,
+    limits: null,
     api_keys_left_out: 0,
-    /** Items whose sealed content this deployment cannot open for this tenant. */
     sealed_unreadable: 0,
-    /** Responses that were under way when the export was made; at most a thousand of them. */
-    in_progress: [] as string[],
-    /** Homes whose content differs here. */
-    refused_homes: [] as string[],
-    /** `after` of the export's next page. */
-    next: null as string | null,
+    in_progress: [],
+    refused_homes: [],
+    next: null,
   };
 }
-
-type TenantImport = ReturnType<typeof newImport> & FilesImport["done"];
 
 /**
  * Imports a page of an export; `lines` gives its lines without line breaks. Notes the import in the audit log. Throws
@@ -67,7 +60,7 @@ export async function importTenant(
   config: Config,
   id: string,
   lines: AsyncIterable<Uint8Array>,
-): Promise<TenantImport> {
+): Promise<ImportedTenant> {
   const tenant = parseTenant(id);
   checkDisk();
   const directory = admin.directories.getByName();
@@ -97,7 +90,7 @@ class Importer {
   readonly #tenant: string;
   readonly #client: HomeClient;
   readonly #isSealed: (item: unknown) => boolean;
-  readonly done: TenantImport;
+  readonly done: ImportedTenant;
   /** Set at the first home. */
   #counted: Promise<boolean> | undefined;
   #home: HomeInParts | undefined;
@@ -112,7 +105,7 @@ class Importer {
     this.#client = new HomeClient(admin.homes, tenant);
     this.#isSealed = sealedFor(config, tenant);
     this.#files = files;
-    this.done = { ...newImport(tenant), ...files.done };
+    this.done = newImport(tenant, files.done);
   }
 
   async take(bytes: Uint8Array): Promise<void> {
@@ -201,7 +194,7 @@ class Importer {
   }
 }
 
-/** A home that is handed to its object in parts. */
+/** A home whose lines are sent to its object in parts. */
 class HomeInParts {
   readonly told: ImportedHome;
   /** Items that cannot be opened here. */
@@ -212,7 +205,7 @@ class HomeInParts {
   #part = 0;
   #lines: string[] = [];
   #length = 0;
-  /** The answer to the earlier parts. If the home differs, no further part is handed over. */
+  /** The answer to the earlier parts. If the home differs, no further part is sent. */
   #answer: ImportAnswer = "waiting";
 
   constructor(client: HomeClient, told: ImportedHome, isCounted: boolean) {
@@ -222,17 +215,17 @@ class HomeInParts {
   }
 
   async add(line: string): Promise<void> {
-    if (this.#length + line.length > MAX_PART_LENGTH && this.#lines.length > 0) await this.#hand(false);
+    if (this.#length + line.length > MAX_PART_LENGTH && this.#lines.length > 0) await this.#send(false);
     this.#lines.push(line);
     this.#length += line.length;
   }
 
   async end(): Promise<ImportAnswer> {
-    await this.#hand(true);
+    await this.#send(true);
     return this.#answer;
   }
 
-  async #hand(isLast: boolean): Promise<void> {
+  async #send(isLast: boolean): Promise<void> {
     const part = { ticket: this.#ticket, part: this.#part, isLast, lines: this.#lines, isCounted: this.#isCounted };
     this.#part += 1;
     this.#lines = [];

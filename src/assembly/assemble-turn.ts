@@ -24,12 +24,12 @@ import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
 import { PLUGINS } from "../tools/plugins.ts";
+import type { Affinity } from "./affinity.ts";
 import { moderationOf } from "./guard.ts";
 import { imageMaker } from "./image-maker.ts";
 import { checkMedia, checkPromptMedia } from "./media-policy.ts";
 import { ModelAccess } from "./model-access.ts";
 import { isOperatorsModel } from "./operators-model.ts";
-import type { Affinity } from "./session.ts";
 
 /** Assembles turns, for both of their hosts: the Worker (foreground) and the home (runs). */
 
@@ -69,7 +69,7 @@ export interface TurnHost {
   onAttempt?: ((call: ServerAttempt) => void) | undefined;
   /** Takes the events, if anybody reads them. */
   sink?: BatchSink | undefined;
-  /** Ends the turn for what its user says meanwhile, where it may be steered. */
+  /** Ends the turn when its user sends another message; undefined where it cannot be steered. */
   steering?: Steering | undefined;
   /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
   logged?: TurnState | undefined;

@@ -14,8 +14,8 @@ import {
   modesOf,
 } from "@responses-edge/turn/guard-models";
 import type { Config } from "../config/index.ts";
+import { tenantCacheSalt } from "./affinity.ts";
 import { askOwnModel, jsonOf } from "./own-model.ts";
-import { tenantCacheSalt } from "./session.ts";
 
 /** Judges a text for a tenant. Rejects with GuardFault where the guard cannot be asked, and with the signal's reason. */
 export async function judge(judged: Judged, tenant: string, config: Config, signal: AbortSignal): Promise<Judgement> {

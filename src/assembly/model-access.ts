@@ -15,7 +15,7 @@ import type { Engine, Model, ServerAttempt } from "@responses-edge/turn/contract
 import { type Measurements, modelServerTrace } from "@responses-edge/turn/contract/measurements";
 import type { Config } from "../config/index.ts";
 import { PLUGINS } from "../tools/plugins.ts";
-import { type Affinity, rootKey, type SessionOwner, sessionOf } from "./session.ts";
+import { type Affinity, type KeyedTurn, rootKey, serverKeyOf } from "./affinity.ts";
 
 export { routed } from "@responses-edge/engines/routes";
 
@@ -112,7 +112,7 @@ export class ModelAccess {
 
   /**
    * Draws a tree for a new conversation, where there are several servers or models, such that its turns go to the right
-   * server: the one that the client's session name, or else the prompt's beginning, leads to; without either, one with a
+   * server: the one that the client's session id, or else the prompt's beginning, leads to; without either, one with a
    * low load; never one that drains. Requests that send their history and requests that continue it here thus reach the same server, without any stored
    * mapping. `draw` gives another tree with each call; the last one counts. Rejects as `resolve` does.
    */
@@ -128,8 +128,11 @@ export class ModelAccess {
     const tenant = this.#tenant;
     const { upstream } = this;
     const { upstream: model } = await this.resolve(name, signal);
-    const session = sessionOf({ tenant, home: "", turn: "", affinity: { isRooted: false, hint, beginning } }, model);
-    upstream.setOptions({ model, session });
+    const serverKey = serverKeyOf(
+      { tenant, home: "", turn: "", affinity: { isRooted: false, hint, beginning } },
+      model,
+    );
+    upstream.setOptions({ model, serverKey });
     await learnModels(upstream.servers, model, signal);
     return upstream.keyOfServer(() => {
       const tree = drawn();
@@ -138,7 +141,7 @@ export class ModelAccess {
   }
 
   /**
-   * Draws trees until one leads to the right model of a route with several: the model that the client's session name,
+   * Draws trees until one leads to the right model of a route with several: the model that the client's session id,
    * or else the prompt's beginning, leads to; without either, the first tree.
    */
   #drawFor<Tree extends TreeAddress>(
@@ -170,17 +173,17 @@ export class ModelAccess {
     };
   }
 
-  /** The engine for a turn. Its requests belong to the turn's session; `onAttempt` and `measured` see each of them. */
+  /** The engine for a turn. Its requests belong to the turn's affinity; `onAttempt` and `measured` see each of them. */
   engineFor(
-    owner: SessionOwner,
+    owner: KeyedTurn,
     model: Model,
     { onAttempt, measured }: { onAttempt?: OnAttempt | undefined; measured?: Measurements | undefined },
   ): Engine {
     this.upstream.setOptions({
-      session: sessionOf({ ...owner, tenant: this.#tenant }, model.upstream),
+      serverKey: serverKeyOf({ ...owner, tenant: this.#tenant }, model.upstream),
       model: model.upstream,
       onAttempt: measured ? counted(measured, onAttempt) : onAttempt,
-      trace: measured?.trace?.isHandedOn ? () => modelServerTrace(measured) : undefined,
+      trace: measured?.trace?.isForwarded ? () => modelServerTrace(measured) : undefined,
     });
     return this.engineOf(model);
   }
@@ -232,7 +235,7 @@ export interface PassedAnswer {
 }
 
 /**
- * Asks a model server as a turn would: the one of the request's session, or another one if it cannot answer. Throws
+ * Asks a model server as a turn would: the one of the request's affinity, or another one if it cannot answer. Throws
  * ApiError as `Upstream.request` does; errors about the request keep vLLM's own text.
  */
 export async function passOn(
@@ -240,8 +243,8 @@ export async function passOn(
   config: Config,
   { signal, onAttempt }: { signal: AbortSignal; onAttempt?: OnAttempt | undefined },
 ): Promise<PassedAnswer> {
-  const session = sessionOf({ tenant, home: "", turn: "", affinity }, model ?? "");
-  const upstream = new Upstream(config, { model, session, onAttempt });
+  const serverKey = serverKeyOf({ tenant, home: "", turn: "", affinity }, model ?? "");
+  const upstream = new Upstream(config, { model, serverKey, onAttempt });
   const withinMs = isStream ? undefined : config.firstByteTimeoutMs;
   const response = await upstream.request(path, signal, body, { withinMs, contentType, isPassedOn: true });
   const { readable, ended } = upstream.bytes(response);

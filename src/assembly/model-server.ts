@@ -3,9 +3,9 @@ import { dialectOf, fetchModels } from "@responses-edge/engines/model-lists";
 import { type ModelServer, sawNoAnswer } from "@responses-edge/engines/model-server";
 import { listModels as list, type ModelCard } from "@responses-edge/engines/models";
 import {
-  askHowItIs,
+  askState,
   type BoardReport,
-  mustHear,
+  mustReadBoard,
   noteReport,
   reportOf,
   type ServerReport,
@@ -28,7 +28,7 @@ export function listModels(config: Config, signal: AbortSignal): Promise<ModelCa
 
 /** Asks every model server how it is, for the board. Does not throw. */
 export function askServers(config: Config): Promise<ServerReport[]> {
-  return Promise.all(new Upstream(config).servers.map(askHowItIs));
+  return Promise.all(new Upstream(config).servers.map(askState));
 }
 
 /** Reads the board's report if it is due, in parallel with the caller's work. Ignores an unreachable board. */
@@ -37,7 +37,7 @@ export function hearReport(
   read: () => Promise<BoardReport | null>,
   waitUntil: (promise: Promise<unknown>) => void,
 ): void {
-  if (!mustHear(Date.now(), boardMs)) return;
+  if (!mustReadBoard(Date.now(), boardMs)) return;
   waitUntil(
     read().then(
       (report) => report && noteReport(report),

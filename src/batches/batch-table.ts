@@ -72,7 +72,7 @@ export interface BatchRecord {
   usage?: Tokens;
   /** Its tenant has cancelled it: it ends after the requests in progress. */
   isCancelled?: boolean;
-  /** The tenant's webhooks have not been told of the end yet. */
+  /** The batch's end is not in the tenant's webhooks yet. */
   isUntold?: boolean;
 }
 

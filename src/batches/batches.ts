@@ -204,7 +204,7 @@ export class Batches extends OwnedObject {
     return { ...batch, status, counts: this.#table.counts(batch), usage: this.#table.usage(batch) };
   }
 
-  /** Sets the alarm if there is work that nobody does. */
+  /** Sets the alarm if a batch has work and no job runs. */
   async #workSoon(): Promise<void> {
     if (this.#working || this.#table.open().length === 0) return;
     await this.ctx.storage.setAlarm(Date.now());

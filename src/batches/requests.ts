@@ -101,7 +101,7 @@ export async function answerLine(
       const wait = toldWait(fault) ?? Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(waits, 10));
       const now = Date.now();
       if (now >= end) return undefined;
-      // A wait may outlast `end`: whoever asked anew then would not heed it.
+      // The wait may last longer than `end`: a retry that began earlier would ignore the server's `Retry-After`.
       await scheduler.wait(Math.min(wait * (1 + Math.random() / 4), Math.max(0, expiry - now)), { signal });
       if (Date.now() >= expiry) return undefined;
     }

@@ -96,7 +96,7 @@ export function guardConfig(
   return {
     ...values,
     name,
-    /** The names that a request may say for the guard: OpenAI's are among them, so that its clients need not be changed. */
+    /** The names of the guard that a request may use. OpenAI's model names are included, so that its clients work unchanged. */
     names: new Set([name, ...further, ...OPENAI_MODELS]) as ReadonlySet<string>,
     model: own && { ...own, format: guardFormat, policy, takesImages: takesImages(guardFormat, name) },
     hook,

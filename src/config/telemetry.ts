@@ -138,8 +138,8 @@ export function telemetryConfig(
   const metrics = otlpTarget(values, "metrics", network);
   const { logEvents, servesMetrics, metricsToken } = values;
   const isWanted = logEvents !== "none" || analytics || traces || metrics || servesMetrics;
-  const handsTracesOn = (values.propagators ?? (traces ? "tracecontext" : "none")) === "tracecontext";
-  if (!isWanted && !handsTracesOn) return undefined;
+  const forwardsTraces = (values.propagators ?? (traces ? "tracecontext" : "none")) === "tracecontext";
+  if (!isWanted && !forwardsTraces) return undefined;
   const sampler = values.sampler.replace("parentbased_", "") as SamplerName;
   return {
     /** The wide events to log, and the share of those without an error. */
@@ -155,7 +155,7 @@ export function telemetryConfig(
       asksParent: values.sampler.startsWith("parentbased_"),
     },
     /** True if the model server and MCP servers receive `traceparent`. */
-    handsTracesOn,
+    forwardsTraces,
     /** `/metrics`, and the SHA-256 of its token. */
     prometheus: servesMetrics
       ? {

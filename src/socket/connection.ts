@@ -40,7 +40,7 @@ export interface ConnectionOptions {
    * longer valid; the connection then ends.
    */
   caller: (signal: AbortSignal) => Caller | Promise<Caller>;
-  /** The session id that the client was given when it connected, to send again. */
+  /** The session id of an agent: the client got it when it connected, and repeats it. */
   turnState?: string | undefined;
   /** Events have Open Responses' names. */
   speaksOpenResponses?: boolean;
@@ -249,7 +249,10 @@ export class Connection {
     }
   }
 
-  /** Creates a response, to its end, and those that answer what its user has said meanwhile. `bodyLength`: of its frame. Never rejects. */
+  /**
+   * Creates a response, and after its end the responses that answer the messages which steered it. `bodyLength`: of its
+   * frame. Never rejects.
+   */
   async #create(lane: string | undefined, fields: JsonObject, bodyLength: number): Promise<void> {
     const waiting = this.#steering.waitingFor(lane, fields.previous_response_id);
     let words = await this.#respond(lane, fields, { bodyLength, words: waiting });

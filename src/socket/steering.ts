@@ -35,7 +35,7 @@ interface SteeredResponse {
   steers: Steer[];
 }
 
-/** The words for a response that has ended: the next one in its lane is to answer them. */
+/** The messages that steered a response which has ended: the next response in its lane answers them. */
 export type QueuedWords = Readonly<SteeredResponse>;
 
 export class ConnectionSteering {
@@ -125,7 +125,7 @@ export class ConnectionSteering {
     for (const { length } of steers) this.length -= length;
   }
 
-  /** Gives words back that nothing answers. */
+  /** Reports messages that no response answers as failed. */
   fail(words: QueuedWords, code: string, message: string): void {
     this.commit(words);
     for (const { id, input } of words.steers) {

@@ -62,18 +62,18 @@ export class Telemetry {
 
   /** Begins to observe a request. `headers` are its own, which may name its trace. */
   observe(request: ObservedRequest & { headers?: Headers | undefined }, host: ObservationHost): Observation {
-    const { handsTracesOn } = this.config;
+    const { forwardsTraces } = this.config;
     const { headers } = request;
     const remote =
-      handsTracesOn && headers ? readTraceContext(headers.get("traceparent"), headers.get("tracestate")) : undefined;
+      forwardsTraces && headers ? readTraceContext(headers.get("traceparent"), headers.get("tracestate")) : undefined;
     return new Observation(this, request, newTrace(this.config, remote), host);
   }
 
   /** Begins to observe a run, which another process may have begun: `kept` comes from `runTrace`. */
   observeRun(request: ObservedRequest, kept: KeptTrace | undefined, host: ObservationHost): Observation {
-    const { traces, handsTracesOn } = this.config;
+    const { traces, forwardsTraces } = this.config;
     const isKept = traces !== undefined && kept?.isKept === true;
-    const trace = kept && { ...kept, isKept, isHandedOn: handsTracesOn };
+    const trace = kept && { ...kept, isKept, isForwarded: forwardsTraces };
     return new Observation(this, request, trace ?? newTrace(this.config, undefined), host);
   }
 
@@ -217,7 +217,7 @@ export class Observation {
   #tellNow(): void {
     const endedAt = Date.now();
     const facts = { ...this.#facts, endedAt };
-    // A turn that nobody waits for any more was cancelled because its client left.
+    // A turn without a client was cancelled because the client disconnected.
     const hasClient = facts.transport !== "background" && facts.transport !== "batch";
     facts.hasClientLeft ||= hasClient && this.measured.end?.status === "cancelled";
     const event = toWideEvent(facts, this.measured);

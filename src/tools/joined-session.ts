@@ -33,7 +33,7 @@ export class JoinedSession implements ToolSession {
   readonly container: string = "";
   readonly citations: (() => CitationFilter) | undefined;
   readonly citationsIn: ToolSession["citationsIn"];
-  /** Those of all plugins. */
+  /** The unlisted servers of all plugins. */
   readonly unlisted: UnlistedServer[] = [];
   readonly approved: ApprovedCall[] = [];
   readonly #config: ToolConfig;

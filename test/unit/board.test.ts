@@ -1,5 +1,5 @@
 import { DIALECTS } from "@responses-edge/engines/dialects/all";
-import { loadIn, mustHear, noteReport, reportOf } from "@responses-edge/engines/pool/board-view";
+import { loadIn, mustReadBoard, noteReport, reportOf } from "@responses-edge/engines/pool/board-view";
 import { describe, expect, it } from "vitest";
 import { nextAsking } from "../../src/store/deployment/board.ts";
 
@@ -40,12 +40,12 @@ describe("the board", () => {
   });
 
   it("is read by one request in each interval, with any clock", () => {
-    expect(mustHear(10_000, 500)).toBe(true);
-    expect(mustHear(10_000, 500)).toBe(false);
-    expect(mustHear(10_499, 500)).toBe(false);
-    expect(mustHear(10_500, 500)).toBe(true);
-    expect(mustHear(0, 500)).toBe(true);
-    expect(mustHear(100, 500)).toBe(false);
+    expect(mustReadBoard(10_000, 500)).toBe(true);
+    expect(mustReadBoard(10_000, 500)).toBe(false);
+    expect(mustReadBoard(10_499, 500)).toBe(false);
+    expect(mustReadBoard(10_500, 500)).toBe(true);
+    expect(mustReadBoard(0, 500)).toBe(true);
+    expect(mustReadBoard(100, 500)).toBe(false);
   });
 
   it("is used until its data is too old", () => {

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { tenantCacheSalt } from "../../src/assembly/session.ts";
+import { tenantCacheSalt } from "../../src/assembly/affinity.ts";
 import {
   type Config,
   ConfigError,

@@ -106,7 +106,7 @@ it("of a stream that is passed on is its text, of Anthropic's form, too, cut at 
       ...{ config: loadConfig(vars), tenant: "acme", identity: { tenant: "acme", policy: AGREED } },
       waitUntil: (promise: Promise<unknown>) => void pending.push(promise),
     } as unknown as Caller;
-    const asked = { endpoint: "POST /v1/messages", model: "m", input: {}, createdAt: 0, saysText: true };
+    const asked = { endpoint: "POST /v1/messages", model: "m", input: {}, createdAt: 0, hasText: true };
     const answer = {
       type: "text/event-stream",
       server: "a",

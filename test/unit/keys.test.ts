@@ -181,7 +181,7 @@ describe("the audit log", () => {
     await runInDurableObject(emptyObject(), (_, { storage }) => {
       const schema = new Schema(storage, DIRECTORY_TABLES);
       const log = new AuditLog(schema, 200);
-      const event = { type: "response.deleted", actor: "key_1", tenant: "t", target: "resp_1" };
+      const event = { type: "response.deleted" as const, actor: "key_1", tenant: "t", target: "resp_1" };
       log.add({ ...event, type: "api_key.created" }, "admin", 1_000, 10_000);
       for (let at = 0; at < 1_000; at += 1) log.add(event, "tenant", 2_000 + at, 10_000);
       const rows = log.list({ limit: 10_000 });

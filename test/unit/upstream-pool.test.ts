@@ -1,6 +1,6 @@
 import { DIALECTS } from "@responses-edge/engines/dialects/all";
 import { listModels, resolveModel } from "@responses-edge/engines/models";
-import { type Session, Upstream, type UpstreamOptions } from "@responses-edge/engines/upstream";
+import { type ServerKey, Upstream, type UpstreamOptions } from "@responses-edge/engines/upstream";
 import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { serverStates } from "../../src/assembly/model-server.ts";
@@ -60,13 +60,13 @@ function fleetOf(answers: Record<string, Answer>, variables: Partial<Variables> 
   return { config, asked, lists, upstream };
 }
 
-/** A session whose turns go to this one of the servers a, b and c. */
-function sessionFor(server: string, fleet: ReturnType<typeof fleetOf>, isRoot = true): Session {
+/** A key whose turns go to this one of the servers a, b and c. */
+function serverKeyFor(server: string, fleet: ReturnType<typeof fleetOf>, isRoot = true): ServerKey {
   for (let index = 0; ; index += 1) {
-    const session = { id: `session-${index}`, key: `key ${index}`, isRoot };
+    const serverKey = { id: `session-${index}`, key: `key ${index}`, isRoot };
     const first = fleet.config.modelServers.find(({ name }) => name === server);
-    const upstream = new Upstream(fleet.config, { session });
-    if (upstream.server.config.name === first?.name) return session;
+    const upstream = new Upstream(fleet.config, { serverKey });
+    if (upstream.server.config.name === first?.name) return serverKey;
   }
 }
 
@@ -171,20 +171,20 @@ describe("with several tenants, a server that is not a vLLM", () => {
 });
 
 describe("a turn", () => {
-  it("sends all its requests to one server, which is the same for all turns of a session", async () => {
+  it("sends all its requests to one server, which is the same for all turns of a conversation", async () => {
     const fleet = fleetOf({ a: healthy, b: healthy, c: healthy });
     for (const name of ["a", "b", "c"]) {
       fleet.asked.length = 0;
-      const session = sessionFor(name, fleet);
+      const serverKey = serverKeyFor(name, fleet);
       for (let turn = 0; turn < 2; turn += 1) {
-        const upstream = fleet.upstream({ session });
+        const upstream = fleet.upstream({ serverKey });
         for (let round = 0; round < 3; round += 1) await (await ask(upstream)).text();
       }
       expect(fleet.asked).toEqual(Array(6).fill(name));
     }
   });
 
-  it("sends the session's name, and each server's own key and headers", async () => {
+  it("sends the id of the key, and each server's own key and headers", async () => {
     const sent: Headers[] = [];
     const noting = failing((_, { headers }) => {
       sent.push(new Headers(headers));
@@ -192,7 +192,7 @@ describe("a turn", () => {
     });
     const UPSTREAM_SECRETS = JSON.stringify({ a: { api_key: "key-of-a", headers: { "CF-Access-Client-Id": "id" } } });
     const fleet = fleetOf({ a: noting, b: noting }, { UPSTREAM_SECRETS, VLLM_API_KEY: "key-of-all" });
-    for (const name of ["a", "b"]) await ask(fleet.upstream({ session: sessionFor(name, fleet) }));
+    for (const name of ["a", "b"]) await ask(fleet.upstream({ serverKey: serverKeyFor(name, fleet) }));
     const [a, b] = sent;
     expect(a?.get("x-session-id")).toMatch(/^session-/);
     expect(a?.get("authorization")).toBe("Bearer key-of-a");
@@ -220,9 +220,9 @@ describe("a request that a server cannot answer", () => {
 
   it.each(faults)("goes to another: one %s", async (_, fault) => {
     const fleet = fleetOf({ a: fault, b: healthy, c: healthy });
-    const session = sessionFor("a", fleet);
+    const serverKey = serverKeyFor("a", fleet);
     const calls: ServerAttempt[] = [];
-    const upstream = fleet.upstream({ session, onAttempt: (call) => calls.push(call) });
+    const upstream = fleet.upstream({ serverKey, onAttempt: (call) => calls.push(call) });
     expect((await ask(upstream)).status).toBe(200);
     expect(fleet.asked).toHaveLength(2);
     expect(fleet.asked[0]).toBe("a");
@@ -237,15 +237,15 @@ describe("a request that a server cannot answer", () => {
 
   it("goes to the servers in the key's own order", async () => {
     const fleet = fleetOf({ a: unreachable, b: unreachable, c: healthy });
-    const session = sessionFor("a", fleet);
-    await ask(fleet.upstream({ session }));
+    const serverKey = serverKeyFor("a", fleet);
+    await ask(fleet.upstream({ serverKey }));
     expect(fleet.asked.at(-1)).toBe("c");
     expect(new Set(fleet.asked).size).toBe(fleet.asked.length);
   });
 
   it("goes to another when no headers arrive in time; the last one has VLLM_CONNECT_TIMEOUT_MS", async () => {
     const fleet = fleetOf({ a: hanging, b: healthy }, { UPSTREAM_FAILOVER_MS: "30" });
-    await ask(fleet.upstream({ session: sessionFor("a", fleet) }));
+    await ask(fleet.upstream({ serverKey: serverKeyFor("a", fleet) }));
     expect(fleet.asked).toEqual(["a", "b"]);
     const bounds = { UPSTREAM_FAILOVER_MS: "30", VLLM_CONNECT_TIMEOUT_MS: "60" };
     const dead = fleetOf({ a: hanging, b: hanging }, bounds);
@@ -271,7 +271,7 @@ describe("a request that a server cannot answer", () => {
 
   it.each([400, 404, 405, 413, 422, 501])("does not go to another if the request is at fault: %i", async (code) => {
     const fleet = fleetOf({ a: status(code, { error: { message: "No." } }), b: healthy });
-    await expect(ask(fleet.upstream({ session: sessionFor("a", fleet) }))).rejects.toThrow();
+    await expect(ask(fleet.upstream({ serverKey: serverKeyFor("a", fleet) }))).rejects.toThrow();
     expect(fleet.asked).toEqual(["a"]);
   });
 
@@ -293,7 +293,7 @@ describe("a request that a server cannot answer", () => {
     ]) {
       const fleet = fleetOf(answers);
       const fault = { status: 503, code: "server_is_overloaded", headers: { "retry-after": "9" } };
-      await expect(ask(fleet.upstream({ session: sessionFor("a", fleet) }))).rejects.toMatchObject(fault);
+      await expect(ask(fleet.upstream({ serverKey: serverKeyFor("a", fleet) }))).rejects.toMatchObject(fault);
       expect(fleet.asked).toEqual(["a", "b"]);
     }
   });
@@ -312,11 +312,11 @@ describe("a request that a server cannot answer", () => {
 describe("a server that names a time to retry", () => {
   it("gets no request before, while another one is free", async () => {
     const fleet = fleetOf({ a: status(503, {}, { "retry-after": "30" }), b: healthy });
-    const session = sessionFor("a", fleet);
-    for (let turn = 0; turn < 5; turn += 1) await (await ask(fleet.upstream({ session }))).text();
+    const serverKey = serverKeyFor("a", fleet);
+    for (let turn = 0; turn < 5; turn += 1) await (await ask(fleet.upstream({ serverKey }))).text();
     expect(fleet.asked).toEqual(["a", "b", "b", "b", "b", "b"]);
     vi.spyOn(Date, "now").mockReturnValue(Date.now() + 31_000);
-    await ask(fleet.upstream({ session }));
+    await ask(fleet.upstream({ serverKey }));
     expect(fleet.asked.slice(6)).toEqual(["a", "b"]);
   });
 });
@@ -324,11 +324,11 @@ describe("a server that names a time to retry", () => {
 describe("a server that fails again and again", () => {
   it("is ejected after five failures, and used again after half a minute", async () => {
     const fleet = fleetOf({ a: page, b: healthy, c: healthy });
-    const session = sessionFor("a", fleet);
-    for (let turn = 0; turn < 9; turn += 1) await (await ask(fleet.upstream({ session }))).text();
+    const serverKey = serverKeyFor("a", fleet);
+    for (let turn = 0; turn < 9; turn += 1) await (await ask(fleet.upstream({ serverKey }))).text();
     expect(fleet.asked.filter((name) => name === "a")).toHaveLength(5);
     vi.spyOn(Date, "now").mockReturnValue(Date.now() + 31_000);
-    await ask(fleet.upstream({ session }));
+    await ask(fleet.upstream({ serverKey }));
     expect(fleet.asked.filter((name) => name === "a")).toHaveLength(6);
   });
 });
@@ -336,8 +336,8 @@ describe("a server that fails again and again", () => {
 describe("a server that accepts and never answers", () => {
   it("delays one request, and is then ejected", async () => {
     const fleet = fleetOf({ a: hanging, b: healthy, c: healthy }, { UPSTREAM_FAILOVER_MS: "20" });
-    const session = sessionFor("a", fleet);
-    for (let turn = 0; turn < 6; turn += 1) await ask(fleet.upstream({ session }));
+    const serverKey = serverKeyFor("a", fleet);
+    for (let turn = 0; turn < 6; turn += 1) await ask(fleet.upstream({ serverKey }));
     expect(fleet.asked.filter((name) => name === "a")).toHaveLength(1);
   });
 });
@@ -345,7 +345,7 @@ describe("a server that accepts and never answers", () => {
 describe("a server that breaks off its output", () => {
   it("does not get its continuation while there is another; it does if all have broken off", async () => {
     const fleet = fleetOf({ a: healthy, b: healthy });
-    const upstream = fleet.upstream({ session: sessionFor("a", fleet) });
+    const upstream = fleet.upstream({ serverKey: serverKeyFor("a", fleet) });
     for (let broken = 0; broken < 4; broken += 1) {
       await ask(upstream);
       upstream.leaveServer();
@@ -389,7 +389,7 @@ describe("the models of several servers", () => {
     };
     const fleet = fleetOf({ a: early, b: late, c: late });
     const turn = (index: number) =>
-      ask(fleet.upstream({ model: "m1", session: { id: "", key: `key ${index}`, isRoot: true } }));
+      ask(fleet.upstream({ model: "m1", serverKey: { id: "", key: `key ${index}`, isRoot: true } }));
     const first = turn(0);
     await expect.poll(() => fleet.lists.length === 3 && list?.bodyUsed).toBe(true);
     const others = Array.from({ length: 40 }, (_, index) => turn(index + 1));
@@ -407,8 +407,8 @@ describe("the models of several servers", () => {
 
   it("that a server lists and does not serve are requested from another from then on", async () => {
     const fleet = fleetOf({ a: status(404, { error: { message: "The model `qwen3` does not exist." } }), b: healthy });
-    const session = sessionFor("a", fleet);
-    for (let turn = 0; turn < 3; turn += 1) await (await ask(fleet.upstream({ session }))).text();
+    const serverKey = serverKeyFor("a", fleet);
+    for (let turn = 0; turn < 3; turn += 1) await (await ask(fleet.upstream({ serverKey }))).text();
     expect(fleet.asked).toEqual(["a", "b", "b", "b"]);
   });
 
@@ -435,7 +435,7 @@ describe("the models of several servers", () => {
       const fleet = fleetOf({ a: unknown, b: dying });
       await listModels(fleet.config, new Upstream(fleet.config), signal);
       isDown = true;
-      await expect(ask(fleet.upstream({ model: "x", session: sessionFor(first, fleet) }))).rejects.toMatchObject({
+      await expect(ask(fleet.upstream({ model: "x", serverKey: serverKeyFor(first, fleet) }))).rejects.toMatchObject({
         status: 400,
         code: "model_not_found",
         param: "model",
@@ -454,8 +454,8 @@ describe("the models of several servers", () => {
     };
     for (const first of ["a", "b"]) {
       const fleet = fleetOf({ a: unknown, b: down });
-      const session = sessionFor(first, fleet);
-      await expect(ask(fleet.upstream({ model: "x", session }))).rejects.toMatchObject({
+      const serverKey = serverKeyFor(first, fleet);
+      await expect(ask(fleet.upstream({ model: "x", serverKey }))).rejects.toMatchObject({
         code: "upstream_unreachable",
       });
     }
@@ -470,8 +470,8 @@ describe("the models of several servers", () => {
       Response.json({ error: { message: "The model `qwen3` does not exist." } }, { status: 404 }),
     );
     const fleet = fleetOf({ a: unknown, b: silent(healthy) });
-    const session = sessionFor("a", fleet);
-    await (await ask(fleet.upstream({ session }))).text();
+    const serverKey = serverKeyFor("a", fleet);
+    await (await ask(fleet.upstream({ serverKey }))).text();
     expect(fleet.asked).toEqual(["a", "b"]);
   });
 

@@ -1,3 +1,4 @@
+import { AUDIT_TYPES } from "@responses-edge/responses-api/platform/audit";
 import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
 import { cardsTable } from "./cards-table.js";
@@ -17,30 +18,6 @@ import { beginning, moment } from "./format.js";
  */
 
 const PAGE_LENGTH = 50;
-
-const TYPES = [
-  "api_key.created",
-  "api_key.updated",
-  "api_key.rotated",
-  "api_key.deleted",
-  "rate_limit.updated",
-  "rate_limit.deleted",
-  "configuration.updated",
-  "response.cancelled",
-  "response.deleted",
-  "conversation.deleted",
-  "file.deleted",
-  "vector_store.deleted",
-  "batch.created",
-  "batch.cancelled",
-  "webhook_endpoint.created",
-  "webhook_endpoint.updated",
-  "webhook_endpoint.secret_rotated",
-  "webhook_endpoint.deleted",
-  "tenant.exported",
-  "tenant.imported",
-  "tenant.erased",
-];
 
 /** @param {HTMLElement} element @returns {import("./operate.js").Section} */
 export function auditSection(element) {
@@ -96,7 +73,7 @@ export function auditSection(element) {
             <label for="audit-type">What was done</label>
             <select id="audit-type" name="type">
               <option value="">anything</option>
-              ${TYPES.map((type) => html`<option value=${type}>${type}</option>`)}
+              ${AUDIT_TYPES.map((type) => html`<option value=${type}>${type}</option>`)}
             </select>
           </div>
           <button type="submit">Show</button>

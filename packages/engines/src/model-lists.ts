@@ -34,7 +34,7 @@ interface Listed {
   cards: readonly ModelCard[];
 }
 
-/** By URL, and so are those below. */
+/** The lists by the URLs of the servers. The maps below have the same keys. */
 const lists = new Map<string, Listed>();
 
 /** When a model server last failed to list its models, or was last asked for them beside a request. */
@@ -211,8 +211,8 @@ export async function learnModels(servers: readonly ModelServer[], model: string
   if (stale.length === 0) return;
   const isKnown = servers.some((server) => knownCards(server)?.some(({ id }) => id === model));
   // Another request may be receiving the servers' lists at this moment, one after another.
-  const hasUnheard = stale.some((server) => knownCards(server) === undefined && !failedAt.has(server.baseUrl));
-  if (!isKnown || hasUnheard) {
+  const hasUnlisted = stale.some((server) => knownCards(server) === undefined && !failedAt.has(server.baseUrl));
+  if (!isKnown || hasUnlisted) {
     const waiting = AbortSignal.timeout(isKnown ? GRACE_MS : CARD_WAIT_MS);
     await listModelsOfAll(stale, AbortSignal.any([signal, waiting])).catch(() => {
       for (const { baseUrl } of stale) if (!isRecent(lists.get(baseUrl)?.at)) failedAt.set(baseUrl, Date.now());

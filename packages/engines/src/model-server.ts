@@ -26,10 +26,10 @@ const HEALTH_TIMEOUT_MS = 2_000;
 const ERROR_TIMEOUT_MS = 5_000;
 
 /**
- * When a stream's timer rings first, in milliseconds. Early, because many streams that begin at once soon show that the
- * thread is behind.
+ * The first check of a stream's timeouts, in milliseconds. It is early because the lateness of this timer shows that the
+ * thread is overloaded, as when many streams begin at once.
  */
-const FIRST_LOOK_MS = 50;
+const FIRST_CHECK_MS = 50;
 
 /** The statuses of `/health` if the engine behind it is gone: from vLLM itself, or from a proxy before it. */
 const GONE_STATUSES = new Set([502, 503, 504]);
@@ -61,7 +61,7 @@ export function answeredStatus(error: ApiError): number | undefined {
 /** Headers that tell a server which requests belong together. */
 export interface RequestMarks {
   /** Identifies the requests that a router before the server should keep together. */
-  session?: { id: string | undefined } | undefined;
+  serverKey?: { id: string | undefined } | undefined;
   /** Gives the headers of the request's trace, if the server should get them. */
   trace?: (() => Record<string, string> | undefined) | undefined;
 }
@@ -154,8 +154,8 @@ export class ModelServer {
     const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
     const headers: Record<string, string> = { accept: "text/event-stream, application/json", ...own };
     if (body !== undefined) headers["content-type"] = contentType;
-    const { session, trace } = this.#marks;
-    if (session?.id !== undefined) headers["x-session-id"] = session.id;
+    const { serverKey, trace } = this.#marks;
+    if (serverKey?.id !== undefined) headers["x-session-id"] = serverKey.id;
     if (trace) Object.assign(headers, trace());
     if (apiKey) headers.authorization = `Bearer ${apiKey}`;
     const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
@@ -297,7 +297,7 @@ export class ModelServer {
       if (silentFor >= limit) giveUp(timedOut("went silent", limit));
       else if (silentFor >= silenceMs) void ask(waitingSince);
     };
-    watchdog = setTellingTimeout(watch, Math.min(everyMs, FIRST_LOOK_MS));
+    watchdog = setTellingTimeout(watch, Math.min(everyMs, FIRST_CHECK_MS));
     signal.addEventListener("abort", close, { once: true });
     const comments = new CommentFilter();
     try {

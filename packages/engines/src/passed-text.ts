@@ -1,7 +1,7 @@
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import { type PassedReader, passedBytes } from "./passed-bytes.ts";
 
-/** The text of an answer of vLLM's own endpoints, heard while the bytes pass. */
+/** Reads the text of an answer of vLLM's own endpoints while its bytes pass to the client. */
 
 /** A longer line of a stream is left out. UTF-16 units. */
 const MAX_LINE_LENGTH = 65_536;
@@ -9,7 +9,7 @@ const MAX_LINE_LENGTH = 65_536;
 /** Fields of a delta that name something. The texts of all others are pieces. */
 const LABELS = new Set(["id", "name", "role", "type"]);
 
-export interface HeardAnswer {
+export interface PassedAnswerText {
   /** An answer that is JSON, a text, or the joined deltas of a stream. */
   output: unknown;
   isCut: boolean;
@@ -17,24 +17,27 @@ export interface HeardAnswer {
   isWhole: boolean;
 }
 
-interface Listener extends PassedReader {
-  heard(): Omit<HeardAnswer, "isWhole">;
+interface TextReader extends PassedReader {
+  text(): Omit<PassedAnswerText, "isWhole">;
 }
 
-/** The body, of which at most about `maxLength` characters of text are heard. `onEnd` is called once, at its end. */
-export function heardBody(
+/**
+ * Gives the body unchanged, and reads its text on the way: at most about `maxLength` characters. `onEnd` is called once,
+ * when the body has ended.
+ */
+export function bodyReadForText(
   body: ReadableStream<Uint8Array>,
   type: string,
   maxLength: number,
-  onEnd: (answer: HeardAnswer) => void,
+  onEnd: (answer: PassedAnswerText) => void,
 ): ReadableStream<Uint8Array> {
-  const listener: Listener = type.startsWith("text/event-stream")
-    ? new EventListener(maxLength)
-    : new BodyListener(maxLength);
-  return passedBytes(body, listener, (isWhole) => onEnd({ ...listener.heard(), isWhole }));
+  const reader: TextReader = type.startsWith("text/event-stream")
+    ? new EventReader(maxLength)
+    : new BodyReader(maxLength);
+  return passedBytes(body, reader, (isWhole) => onEnd({ ...reader.text(), isWhole }));
 }
 
-class BodyListener implements Listener {
+class BodyReader implements TextReader {
   readonly #decoder = new TextDecoder();
   readonly #maxLength: number;
   #text = "";
@@ -55,13 +58,13 @@ class BodyListener implements Listener {
     return [];
   }
 
-  heard() {
+  text() {
     const text = this.#text.slice(0, this.#maxLength);
     return { output: jsonIn(text) ?? text, isCut: this.#isCut };
   }
 }
 
-class EventListener implements Listener {
+class EventReader implements TextReader {
   readonly #decoder = new TextDecoder();
   readonly #output = newObject();
   #line = "";
@@ -75,7 +78,7 @@ class EventListener implements Listener {
     if (this.#left <= 0) return [bytes];
     const lines = (this.#line + this.#decoder.decode(bytes, { stream: true })).split("\n");
     this.#line = lines.pop()?.slice(0, MAX_LINE_LENGTH) ?? "";
-    for (const line of lines) if (line.startsWith("data:")) this.#hear(jsonIn(line.slice("data:".length)));
+    for (const line of lines) if (line.startsWith("data:")) this.#readEvent(jsonIn(line.slice("data:".length)));
     return [bytes];
   }
 
@@ -83,12 +86,12 @@ class EventListener implements Listener {
     return [];
   }
 
-  heard() {
+  text() {
     return { output: this.#output, isCut: this.#left <= 0 };
   }
 
   /** OpenAI's chunks have deltas, or texts, in `choices`; Anthropic's events one for each block of the content. */
-  #hear(event: unknown): void {
+  #readEvent(event: unknown): void {
     if (!isJsonObject(event)) return;
     const { choices, delta, content_block: block, index } = event;
     const inBlock = isJsonObject(delta) ? delta : block;

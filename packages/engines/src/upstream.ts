@@ -29,10 +29,10 @@ import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-f
  * of its rounds. A request that fails before any output is repeated at another one.
  */
 
-/** The session that a turn shares with others that should go to the same server. */
-export interface Session {
+/** The key that a turn shares with the turns that should go to the same server, because it has their prompts cached. */
+export interface ServerKey {
   /**
-   * Sent to the server as `X-Session-ID`, for a router behind it. Reveals nothing of its origin; undefined: not sent.
+   * Sent to the server as `X-ServerKey-ID`, for a router behind it. Reveals nothing of its origin; undefined: not sent.
    */
   id: string | undefined;
   /** The key that chooses the server; undefined: the load does. */
@@ -42,7 +42,7 @@ export interface Session {
 }
 
 export interface UpstreamOptions {
-  session?: Session | undefined;
+  serverKey?: ServerKey | undefined;
   /** vLLM's name of the requested model: only servers that have it are asked. */
   model?: string | undefined;
   /** Called for every request for an answer of the model, and for each attempt at it. */
@@ -270,12 +270,12 @@ export class Upstream {
   }
 
   #choose(): ModelServer {
-    const { session } = this.#options;
+    const { serverKey } = this.#options;
     const untried = this.#untried();
     const chosen = chooseServer(this.#candidates(untried), {
-      key: session?.key === undefined ? undefined : hashOf(session.key),
+      key: serverKey?.key === undefined ? undefined : hashOf(serverKey.key),
       // A request that has failed elsewhere is new to a server that drains.
-      keepsDraining: session?.isRoot === true && this.#failed.length === 0,
+      keepsDraining: serverKey?.isRoot === true && this.#failed.length === 0,
       loadFactor: this.#config.loadFactor,
       random: Math.random,
     });

@@ -62,7 +62,10 @@ export function toFinishReason(reason: string): FinishReason {
   }
 }
 
-/** Tokens that come together where nobody watches. A server of a token in three seconds is still no silent one (`VLLM_IDLE_TIMEOUT_MS`). */
+/**
+ * Tokens in one event of an answer that the client gets as a whole. With 16 tokens, a model that takes three seconds for
+ * each still sends an event before `VLLM_IDLE_TIMEOUT_MS`.
+ */
 const UNWATCHED_INTERVAL = 16;
 
 /** How an answer comes. */

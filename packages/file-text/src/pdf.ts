@@ -22,7 +22,7 @@ const UNITS_PER_BYTE = 0.01;
 const MAX_STEP_MS = 60_000;
 
 /** The interval of checks whether the reader is free. Milliseconds. */
-const LOOK_MS = 2;
+const POLL_MS = 2;
 
 /** The holder of the reader, by the time of its last step. */
 let reading: { at: number } | undefined;
@@ -32,7 +32,7 @@ let reading: { at: number } | undefined;
  * timers of its own: in workerd, the continuation of a promise that another object made would run as that object.
  */
 async function alone<Result>(read: () => Promise<Result>): Promise<Result> {
-  while (reading && Date.now() - reading.at < MAX_STEP_MS) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  while (reading && Date.now() - reading.at < MAX_STEP_MS) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   const own = { at: Date.now() };
   reading = own;
   try {

@@ -1,7 +1,7 @@
-/** Why a grammar is not one: said with the place where that shows. */
+/** A text that is not a valid grammar. The message says why, and `at` says where. */
 export class GrammarFault extends Error {
   override readonly name = "GrammarFault";
-  /** Where in the definition it is, in UTF-16 code units. */
+  /** The position of the fault in the definition, in UTF-16 code units. */
   readonly at: number;
 
   constructor(message: string, at: number) {
@@ -11,8 +11,8 @@ export class GrammarFault extends Error {
 }
 
 /**
- * A reader notes this of a grammar that is one, and yet cannot be bound to a model: the first thing that has no
- * counterpart in what model servers take.
+ * The reason why a valid grammar cannot constrain a model: the first construct that no model server supports.
+ * The reader of the grammar notes it.
  */
 export class Beyond {
   what: string | undefined;

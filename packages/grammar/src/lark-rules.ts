@@ -134,7 +134,7 @@ function reachable(rules: ReadonlyMap<string, Expression>): ReadonlyMap<string, 
 }
 
 /**
- * Throws the fault of a rule that every text of it would have no end of (`a: "x" a`): a model under it could never stop.
+ * Throws the fault of a rule that only refers to itself without an end (`a: "x" a`): a model that follows it never stops.
  * Counts, for each part of a rule, how many of its own parts have an end already.
  */
 function checkEnds(rules: ReadonlyMap<string, Expression>, byName: ReadonlyMap<string, Definition>): void {

@@ -128,7 +128,7 @@ function parseLoosely(segments: readonly Segment[], isTool: (word: string) => bo
       takeRole(scan, header, isTool);
       if (!segments.includes(CHANNEL)) takeUnmarkedChannel(scan, header);
     } else if (marker === CHANNEL) {
-      // Words before a channel are no part of what is said on it.
+      // Text before the channel's name does not belong to the message.
       header.rest = "";
       takeChannel(scan, header);
       takeBareRecipient(scan, header, isTool);

@@ -137,7 +137,7 @@ export class Exporter {
     }
   }
 
-  /** Tells whether the collector is to be left alone. A body that it will never take is dropped. */
+  /** Notes a refusal: true if the exporter must wait before it tries again. Drops a body that the collector will never accept. */
   #isRefused({ why, isFinal, retryAfter = 0 }: Refusal): boolean {
     this.#offers += 1;
     if (isFinal || this.#offers >= MAX_OFFERS) {

@@ -33,7 +33,7 @@ export interface Trace {
   /** `tracestate` as it came. */
   readonly state: string | undefined;
   /** Tells whether called servers get the trace. */
-  readonly isHandedOn: boolean;
+  readonly isForwarded: boolean;
 }
 
 /** The trace in a caller's request. */
@@ -70,7 +70,7 @@ export interface TraceSettings {
   /** The share of new traces that is kept, and whether a caller's own decision has precedence. */
   sampler: { ratio: number; asksParent: boolean };
   /** True if a caller's trace is read, and forwarded. */
-  handsTracesOn: boolean;
+  forwardsTraces: boolean;
 }
 
 /**
@@ -79,10 +79,10 @@ export interface TraceSettings {
  * decision.
  */
 export function newTrace(
-  { traces, sampler, handsTracesOn }: TraceSettings,
+  { traces, sampler, forwardsTraces }: TraceSettings,
   remote: RemoteTrace | undefined,
 ): Trace | undefined {
-  if (!traces && (!handsTracesOn || !remote)) return undefined;
+  if (!traces && (!forwardsTraces || !remote)) return undefined;
   const traceId = remote?.traceId ?? randomHex(16);
   const isSampled = traces !== undefined && isKept(traceId, remote, sampler);
   return {
@@ -93,7 +93,7 @@ export function newTrace(
     isSampled: traces ? isSampled : remote?.isSampled === true,
     isKept: isSampled,
     state: remote?.state,
-    isHandedOn: handsTracesOn,
+    isForwarded: forwardsTraces,
   };
 }
 
@@ -121,6 +121,6 @@ export function randomHex(bytes: number): string {
  * kept, the header names the request's own span.
  */
 export function traceparent(trace: Trace | undefined, span?: string): string | undefined {
-  if (!trace?.isHandedOn) return undefined;
+  if (!trace?.isForwarded) return undefined;
   return `00-${trace.traceId}-${span || trace.span}-${trace.isSampled ? "01" : "00"}`;
 }

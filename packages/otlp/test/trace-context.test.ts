@@ -62,9 +62,9 @@ describe("a trace context", () => {
 
 it("is handed on with the span of who calls, and not where that is switched off", () => {
   const remote = readTraceContext(`00-${TRACE_ID}-${PARENT}-01`, null);
-  const settings = { traces: {}, sampler: { ratio: 0, asksParent: true }, handsTracesOn: true };
+  const settings = { traces: {}, sampler: { ratio: 0, asksParent: true }, forwardsTraces: true };
   const trace = newTrace(settings, remote);
   expect(traceparent(trace, "b7ad6b7169203331")).toBe(`00-${TRACE_ID}-b7ad6b7169203331-01`);
   expect(traceparent(trace)).toBe(`00-${TRACE_ID}-${trace?.span}-01`);
-  expect(traceparent(newTrace({ ...settings, handsTracesOn: false }, remote))).toBeUndefined();
+  expect(traceparent(newTrace({ ...settings, forwardsTraces: false }, remote))).toBeUndefined();
 });

@@ -116,7 +116,7 @@ function continuesSomething(body: z.output<typeof requestFields>): boolean {
 
 type Preparing = Pick<z.output<typeof requestFields>, "generate" | "prompt_cache_options">;
 
-/** Tells whether a request is to be checked and kept, and the model to be asked nothing. */
+/** Tells whether a request is only checked and stored (`generate: false`), without asking the model. */
 export function isOnlyPrepared({ generate, prompt_cache_options: cache }: Preparing): boolean {
   return generate === false || cache?.prewarm === true;
 }

@@ -121,10 +121,13 @@ export function decide(state: TurnState, done: Done, facts: TurnFacts): Step {
   }
 }
 
-/** The step of a turn that is not to ask its model for more, because another one answers what its user has said meanwhile. */
+/**
+ * The step of a turn that was steered: its user has sent another message, which the next turn answers. The turn ends
+ * instead of asking its model again; calls that it has begun are still answered.
+ */
 export function steered(step: Step, done: Done): Step {
   const asksModel = step.kind === "compact" || step.kind === "generate" || step.kind === "resume";
-  // It was broken off as by a limit.
+  // Steering breaks a generation off in the same way as a token limit does.
   const isCut = done.did === "generate" && !done.fault && done.finish === "length";
   return asksModel || isCut ? { kind: "end", outcome: { status: "incomplete", reason: "steered" } } : step;
 }

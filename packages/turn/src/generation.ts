@@ -137,8 +137,8 @@ export class Generations {
   }
 
   /**
-   * Runs a generation to its end, resuming it after faults as often as allowed. Never rejects: gives the outcome that
-   * prevents its normal end.
+   * Runs a generation to its end, resuming it after faults as often as allowed. Never rejects: a fault that ends the turn
+   * is its result.
    */
   async runToEnd({ started, consume, said, again }: RunningGeneration): Promise<Outcome | undefined> {
     const { model, bounds, host } = this.#options;

@@ -101,7 +101,7 @@ export interface TurnSecrets {
 export interface TurnHost {
   /** Aborted when nobody wants the answer any more. */
   signal: AbortSignal;
-  /** Ends the turn for what its user says meanwhile, where it may be steered. */
+  /** Ends the turn when its user sends another message; undefined where it cannot be steered. */
   steering?: Steering | undefined;
   /** Now, in Unix milliseconds. */
   clock: () => number;

@@ -149,7 +149,7 @@ export class TurnResponse {
     for (const item of output) if (item.type === "image_generation_call" && isImageInFile(item)) isKeptAsShown = false;
     const kept = isKeptAsShown ? shown : JSON.stringify(withThoughts(this.#state, output).map(withoutImage));
     const messages = replays.length === 0 ? null : JSON.stringify(replays);
-    // Only the items are necessary: without the messages behind them they are rendered anew.
+    // Only the items are necessary: without their raw messages, later prompts render the items.
     const fits = kept.length + (messages?.length ?? 0) <= this.#options.bounds.outputLength;
     const spent = {
       usage: response.usage,

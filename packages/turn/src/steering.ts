@@ -2,30 +2,30 @@
 export type AsideEvent = { type: string } & Readonly<Record<string, unknown>>;
 
 /**
- * Ends a turn that is under way, because its user has said something that another turn is to answer: its generation is broken off where it
- * is, calls that this server runs are answered first, and it is incomplete (`steered`).
+ * Ends a running turn whose user has sent another message, which the next turn answers. The generation stops where it
+ * is, calls of hosted tools are still answered, and the turn ends as `incomplete` with the reason `steered`.
  */
 export class Steering {
   readonly #abort = new AbortController();
   #say: ((event: AsideEvent) => void) | undefined;
 
-  /** Aborted once the turn is to end. */
+  /** Aborted when the turn is steered. */
   get signal(): AbortSignal {
     return this.#abort.signal;
   }
 
-  /** Ends the turn; again is harmless. */
+  /** Ends the turn. A repeated call does nothing. */
   steer(): void {
     this.#abort.abort();
   }
 
-  /** Says an event in the turn's sequence, also when the turn has ended. False where there is no turn yet. */
+  /** Sends an event in the turn's sequence, also after the turn has ended. False if the turn has not begun. */
   say(event: AsideEvent): boolean {
     this.#say?.(event);
     return this.#say !== undefined;
   }
 
-  /** Has the events said by a turn. To be called by it. */
+  /** Makes `say` send the events from now on. The turn calls this when it begins. */
   attach(say: (event: AsideEvent) => void): void {
     this.#say = say;
   }

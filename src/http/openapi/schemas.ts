@@ -9,6 +9,7 @@ import { inputPart } from "@responses-edge/responses-api/items/parts";
 import { inputItem } from "@responses-edge/responses-api/items/registry";
 import { moderationRequest, moderationSchemas } from "@responses-edge/responses-api/moderations";
 import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
+import { AUDIT_TYPES } from "@responses-edge/responses-api/platform/audit";
 import { requestBatchBody, requestBatchObject } from "@responses-edge/responses-api/platform/batches";
 import { createDecision, decisionObject } from "@responses-edge/responses-api/platform/decisions";
 import {
@@ -21,6 +22,7 @@ import {
   uploadPartObject,
 } from "@responses-edge/responses-api/platform/files";
 import { listedResponse } from "@responses-edge/responses-api/platform/listed-response";
+import { treeNode } from "@responses-edge/responses-api/platform/tree";
 import {
   addStoreFileBody,
   batchObject,
@@ -53,6 +55,7 @@ import { changeConfigurationBody, shownConfiguration } from "../../api/configura
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { LIMITED_BECAUSE } from "../../api/health.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
+import { apiKeyObject, importedTenant, runObject } from "../../contract/admin-objects.ts";
 import { grants } from "../../contract/grants.ts";
 import { DISK_STATES } from "../../store/objects/process-state.ts";
 import { upstreamHealth } from "./upstream-health.ts";
@@ -102,60 +105,13 @@ export function answerSchemas() {
   });
   const CodexModel = z.looseObject({ slug: text, display_name: text });
 
-  const ApiKey = z.object({
-    object: z.literal("api_key"),
-    id: text,
-    tenant: text,
-    name: text,
-    redacted_value: text,
-    created_at: seconds,
-    expires_at: seconds.nullable(),
-    disabled: z.boolean(),
-    limits: grants.nullable(),
-  });
+  const ApiKey = apiKeyObject();
   const Tenant = z.object({ object: z.literal("tenant"), id: text, limits: grants.nullable() });
   const Conversation = z.object({ id: text, object: z.literal("conversation"), created_at: seconds, metadata });
 
-  const preview = z.object({ type: text, text }).nullable();
-  const TreeNode = z.object({
-    id: text,
-    object: z.literal("response.node"),
-    previous_response_id: text.nullable(),
-    position: count.nullable(),
-    continues_position: count.nullable(),
-    created_at: seconds,
-    status: ResponseObject.shape.status,
-    background: z.boolean(),
-    model: text,
-    usage: z.object({ input_tokens: count, output_tokens: count, total_tokens: count }).nullable(),
-    input: preview,
-    output: preview,
-  });
-  const run = { object: z.literal("run"), id: text, tenant: text };
-  const Run = z.object({
-    ...run,
-    status: z.enum(["in_progress", "unknown"]),
-    model: text.nullable(),
-    created_at: seconds.nullable(),
-    background: z.boolean().nullable(),
-    foreground: z.boolean().optional().describe("A foreground turn, in the answering process."),
-    server: text.nullable(),
-    events: count.nullable(),
-  });
-  const ImportedTenant = z.object({
-    object: z.literal("tenant.imported"),
-    id: text,
-    homes: z.object({ imported: count, unchanged: count, refused: count }),
-    turns: count,
-    files: z.object({ imported: count, unchanged: count, incomplete: count }),
-    vector_stores: z.object({ imported: count, unchanged: count }),
-    limits: z.enum(["set", "unchanged", "kept"]).nullable(),
-    api_keys_left_out: count,
-    sealed_unreadable: count,
-    in_progress: z.array(text),
-    refused_homes: z.array(text),
-    next: text.nullable(),
-  });
+  const TreeNode = treeNode();
+  const Run = runObject();
+  const ImportedTenant = importedTenant();
   return {
     ...items,
     Usage,
@@ -219,7 +175,7 @@ export function answerSchemas() {
       z.looseObject({
         id: text,
         object: z.literal("organization.audit_log"),
-        type: text,
+        type: z.enum(AUDIT_TYPES),
         effective_at: seconds,
         actor: z.union([
           z.object({ type: z.literal("api_key"), api_key: z.object({ id: text }) }),
@@ -234,7 +190,7 @@ export function answerSchemas() {
     ResponseList: page(listedResponse()),
     Run,
     RunList: page(Run),
-    CancelledRun: z.object({ ...run, status: text }),
+    CancelledRun: Run.pick({ object: true, id: true, tenant: true }).extend({ status: text }),
     ImportedTenant,
     RefusedImport: ImportedTenant.extend({ error: message }),
     ...usage.pages,

@@ -4,7 +4,7 @@ import type { Item } from "@responses-edge/responses-api/items/registry";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { initialResponse } from "@responses-edge/responses-api/response";
 import type { Model } from "@responses-edge/turn/contract/engine";
-import type { Affinity } from "../../assembly/session.ts";
+import type { Affinity } from "../../assembly/affinity.ts";
 import type { GivenFile } from "../../contract/container-files.ts";
 import type { Policy } from "../../contract/grants.ts";
 import type { KeptTrace } from "../../telemetry/telemetry.ts";

@@ -149,7 +149,7 @@ function exchangesIn(items: readonly Item[], replays: readonly Replay[]): ToolEx
   return [...given, ...replays.flatMap(({ exchange }) => (exchange?.name === NAME ? [exchange] : []))];
 }
 
-/** A search whose results the client gives back, as a model is told it. */
+/** The text for the model of a search whose results the client sends back. */
 function toldOf(item: SearchItem, items: readonly Item[]): ToolExchange | undefined {
   if (!item.results?.length) return undefined;
   const results = item.results.map(({ file_id: fileId, filename, text }) => {

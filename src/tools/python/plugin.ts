@@ -114,7 +114,7 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
   },
 };
 
-/** The tool as a model sees it that is to read the user's files. */
+/** The tool's description for a model, with the names of the user's files. */
 function withFiles(given: readonly GivenFile[]): PluginSession["offered"] {
   const note = noteOnFiles(given);
   return {

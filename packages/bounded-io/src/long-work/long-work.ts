@@ -16,7 +16,7 @@ interface Waiter {
   passedOver: number;
 }
 
-/** A waiter on whose account another one was refused this often is gone: the platform has dropped its request. */
+/** A waiter that was passed over this often is dropped: the platform has ended its request without a notice. */
 const MAX_PASSED_OVER = 8;
 
 /** Gives slices in turn: one piece of work at a time, and one slice for each tenant in turn. */

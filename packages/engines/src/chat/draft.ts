@@ -71,7 +71,7 @@ export class Draft {
           // Text after a call shows that the call has ended.
           if (this.#newest && delta.text.trim() !== "") this.#release(this.#newest, out);
           this.#text.push(delta.text);
-          // Held back until a call has come that must, and all of one that must have a format.
+          // Text is held back if its format must be checked, or if the model must call a tool and has not done so yet.
           (format !== undefined || (mustCall && !this.#hasOffered) ? this.#buffered : out).push(delta);
           break;
         case "refusal":

@@ -17,7 +17,7 @@ import type {
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { clientFault, generateWithClientFaults, isBoundByClient } from "../client-faults.ts";
 import type { Dialect } from "../dialects/dialect.ts";
-import { notGoneOnWith } from "../dialects/spell.ts";
+import { cannotContinue } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
 import { dialectOf } from "../model-lists.ts";
 import { statusOf } from "../model-server.ts";
@@ -32,7 +32,7 @@ import { ChunkReader, readPayloads } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
 import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
-import { goesOnWith, resumptionAfter } from "./resumption.ts";
+import { continuesAfter, resumptionAfter } from "./resumption.ts";
 
 /** How long a server is remembered to parse no calls, in milliseconds. */
 const REMEMBER_MS = 600_000;
@@ -104,7 +104,7 @@ export class ChatEngine implements Engine {
     const prompt = given.request.tools == null ? given : this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     const dialect = dialectOf(this.#upstream.server) ?? (await this.#upstream.learnDialect(signal));
-    if (isContinued(prompt) && !goesOnWith(prompt.items, dialect)) throw notGoneOnWith(dialect);
+    if (isContinued(prompt) && !continuesAfter(prompt.items, dialect)) throw cannotContinue(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
     const { text, structured_outputs: outputs } = prompt.request;
     const format = text?.format || outputs ? answerFormat(prompt.request) : undefined;

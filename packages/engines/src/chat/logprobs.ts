@@ -151,7 +151,7 @@ export class LogprobAligner {
     }
     const found = exact === undefined ? inside : { entry: exact, offset: 0 };
     if (!found) return undefined;
-    // Tokens of an unfinished character that it begins with.
+    // The text may begin with the end of a character: the tokens before it, which decode to nothing, are its beginning.
     let first = this.#head + found.entry;
     while (found.offset === 0 && first > this.#head && isEmpty(this.#pending[first - 1])) first -= 1;
     this.#head = first;

@@ -18,7 +18,7 @@ export function resumptionAfter(
   const [only] = partial;
   // Only white space: the model begins again.
   if (only && partial.length === 1 && isBlank(only)) return { prompt, repeated: assistantTextOf(only) };
-  const kept = partial.findLastIndex((item) => !canBeSaidAnew(item)) + 1;
+  const kept = partial.findLastIndex((item) => !canGenerateAgain(item)) + 1;
   const anew = partial.length - kept;
   const said = partial.slice(0, kept).filter((item) => !isCutCall(item));
   const last = said.at(-1);
@@ -37,12 +37,12 @@ export function resumptionAfter(
     content: [{ type: "output_text", text: trimmed, annotations: [], logprobs: [] }],
   };
   const items = [...prompt.items, ...said.slice(0, -1), open];
-  if (!require((dialect) => goesOnWith(items, dialect))) return undefined;
+  if (!require((dialect) => continuesAfter(items, dialect))) return undefined;
   return { prompt: { ...prompt, items, corrections: [] }, repeated: text.slice(trimmed.length), anew };
 }
 
 /** Tells whether a server continues the open message at the end of a prompt. */
-export function goesOnWith(items: readonly Item[], { continues }: Dialect): boolean {
+export function continuesAfter(items: readonly Item[], { continues }: Dialect): boolean {
   if (continues !== "without_thoughts") return continues === "after_thoughts";
   const answer = items.slice(items.findLastIndex((item) => !isOfAnswer(item)) + 1);
   return !answer.some(({ type }) => type === "reasoning");
@@ -56,7 +56,7 @@ function isOfAnswer(item: Item): boolean {
  * Reasoning, white space, and calls that this server has not run yet: nothing is lost if the model generates them
  * again.
  */
-function canBeSaidAnew(item: Item): boolean {
+function canGenerateAgain(item: Item): boolean {
   return item.type === "reasoning" || isServerCall(item) || isCutCall(item) || isBlank(item);
 }
 

@@ -50,7 +50,7 @@ export function unknownField(field: string, dialect: Dialect): ApiError {
 }
 
 /** The 400 of an input that ends in an open message, if the server would begin it anew. */
-export function notGoneOnWith(dialect: Dialect): ApiError {
+export function cannotContinue(dialect: Dialect): ApiError {
   return notServed("input", "Going on with an unfinished message is", dialect);
 }
 

@@ -78,12 +78,12 @@ function fromHarmony(message: Shape): HarmonyMessage {
     ...(contentType != null && { content_type: contentType }),
     content: toContent(message.content),
   };
-  if (header != null && saysTheSame(header, harmony)) harmony.header = header;
+  if (header != null && agreesWith(header, harmony)) harmony.header = header;
   return harmony;
 }
 
 /** Tells whether a header is regular and agrees with the fields, so that it can be repeated to the model. */
-function saysTheSame(header: string, message: HarmonyMessage): boolean {
+function agreesWith(header: string, message: HarmonyMessage): boolean {
   const parsed = parseHeaderText(header);
   return (
     parsed.clean &&

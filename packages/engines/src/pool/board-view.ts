@@ -10,7 +10,7 @@ import type { ModelServer } from "../model-server.ts";
 export interface ServerReport {
   /** The server's name. */
   name: string;
-  /** It did not answer in time that it is healthy. */
+  /** It did not report in time that it is healthy. */
   isDown: boolean;
   /** Its running and waiting requests, from any sender; undefined if it does not report them. */
   load: number | undefined;
@@ -31,7 +31,7 @@ let reportedAt = Number.NEGATIVE_INFINITY;
 let heardAt = Number.NEGATIVE_INFINITY;
 
 /** Tells whether the caller must read the board's report now. Only one of two concurrent requests must. */
-export function mustHear(now: number, everyMs: number): boolean {
+export function mustReadBoard(now: number, everyMs: number): boolean {
   const isDue = Math.abs(now - heardAt) >= everyMs;
   if (isDue) heardAt = now;
   return isDue;
@@ -52,7 +52,7 @@ export function reportOf(name: string, now: number, everyMs: number): ServerRepo
 const ANSWER_MS = 2_000;
 
 /** Asks a server for its state: `/health`, and the gauges of `/metrics`. Does not throw. */
-export async function askHowItIs(server: ModelServer): Promise<ServerReport> {
+export async function askState(server: ModelServer): Promise<ServerReport> {
   const { name } = server.config;
   const { signal } = new AbortController();
   try {

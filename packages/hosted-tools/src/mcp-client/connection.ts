@@ -167,7 +167,7 @@ export class McpConnection {
 
   /** Ends the session here and, if there is one, at the server, after a call of the tool that cleans up. Never rejects. */
   async close(cleanUpTool?: string): Promise<void> {
-    // One that still connects, when all that is settled by now has had its say, is given up.
+    // A connection that is still being made after the pending calls have ended is abandoned.
     this.#isClosing = true;
     const next = Promise.withResolvers<undefined>();
     setTimeout(next.resolve, 0, undefined);

@@ -90,8 +90,9 @@ const RESERVED = new Set([
 ]);
 
 /**
- * `mcp-session-id` and its kin; what Cloudflare, proxies and browsers say about a request, which nobody else may; what
- * makes a server take the request for another than its URL and method say, past the prefixes of MCP_SERVERS.
+ * Prefixes of reserved headers: those of the MCP transport (`mcp-session-id`), those that only Cloudflare, proxies and
+ * browsers may set, and those that make a server serve another URL or method than the request's (which would evade
+ * MCP_SERVERS).
  */
 const RESERVED_PREFIX =
   /^(mcp-|cf-|sec-|x-forwarded-|x-original-|x-rewrite-url$|x-(http-)?method(-override)?$|x-real-ip$|x-client-ip$)/;

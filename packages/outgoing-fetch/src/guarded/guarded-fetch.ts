@@ -197,8 +197,8 @@ async function follow(
 }
 
 /**
- * True if a URL may be called, for who is to be sent there by us. False also for a name that cannot be looked up in time
- * or does not exist.
+ * True if this server may send a client's request to the URL. False also for a name that does not exist, or that cannot be
+ * looked up in time.
  */
 export async function mayCall(
   text: string,

@@ -36,7 +36,7 @@ const promptCacheBreakpoint = z
 
 export const inputText = given("input_text", { text, prompt_cache_breakpoint: promptCacheBreakpoint });
 
-/** Where a file or an image is to be had: one of several fields. */
+/** Checks that only one of the fields names the source of a file or an image. */
 function oneSource(part: object, fields: readonly string[], context: z.RefinementCtx): void {
   const given = fields.filter((field) => (part as Readonly<Record<string, unknown>>)[field] != null);
   const [first = "", second] = given;

@@ -45,10 +45,10 @@ type NullishKey<Fields> = {
 }[keyof Fields];
 type Flat<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
-/** The status of an item of which nothing else is said. */
+/** The status of an item that a client sends without one. */
 export const COMPLETED = { status: "completed" } as const;
 
-/** Makes a value when it is first asked for: an isolate that nobody asks for the API's description makes none of its schemas. */
+/** Makes a value at its first use: an isolate that never serves `/openapi.json` never makes its schemas. */
 export function once<Value>(make: () => Value): () => Value {
   let made: { value: Value } | undefined;
   return () => {

@@ -137,7 +137,7 @@ export class ModeratedTurn {
         unjudged += text;
         if (isHeld && endsPiece(unjudged, text)) piece = { deltas: held.length, length: unjudged.length };
       }
-      // The end is told when all before it was judged.
+      // The end may only be sent after everything before it was judged.
       const isEnd = batch.some(({ kind }) => kind === "finish");
       if (isEnd) await this.#input;
       if (isEnd) {
@@ -191,7 +191,7 @@ function endsPiece({ length }: string, words: string): boolean {
   return length >= MAX_PIECE_LENGTH || (length >= MIN_PIECE_LENGTH && SENTENCE_END.test(words));
 }
 
-/** The end of an answer that is not given on. Its usage is estimated: the model server has told none by then. */
+/** The end of a blocked answer. Its usage is estimated, because the model server reports usage only at its own end. */
 async function* blocked(prompt: Prompt, words: number): AsyncGenerator<ModelDelta[]> {
   // A model that was not asked has read nothing.
   const input = words === 0 ? 0 : estimateTokens(prompt.items);

@@ -1,3 +1,4 @@
+import type { AuditType } from "@responses-edge/responses-api/platform/audit";
 import { loadConfig } from "../../../config/index.ts";
 import type { Grants } from "../../../contract/grants.ts";
 import type { RawEnv } from "../../../env.ts";
@@ -16,8 +17,7 @@ const AUDIT_TABLES = [
 
 /** An action. Never contains a secret: no key, and no text of a tenant's. */
 export interface AuditEvent {
-  /** OpenAI's name of the action, if it has one: `api_key.created`. */
-  type: string;
+  type: AuditType;
   /** The actor: the name of a root key, or the id of a tenant's key. */
   actor: string;
   tenant: string;
@@ -57,7 +57,7 @@ const SWEEP_EVERY = 128;
 /** The longest changes of one row, in UTF-16 units. */
 const MAX_CHANGES_LENGTH = 16_384;
 
-type Row = { seq: number; at: number; type: string; tenant: string; body: string };
+type Row = { seq: number; at: number; type: AuditType; tenant: string; body: string };
 
 export class AuditLog {
   readonly #schema: Schema;

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { hashText } from "@responses-edge/engines/hash";
-import type { Session } from "@responses-edge/engines/upstream";
+import type { ServerKey } from "@responses-edge/engines/upstream";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { type TreeAddress, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import type { InputItem } from "@responses-edge/responses-api/items/registry";
@@ -14,24 +14,24 @@ import type { InputItem } from "@responses-edge/responses-api/items/registry";
 export interface Affinity {
   /** The request's turn can be continued on this server, so that later turns have the same tree. */
   isRooted: boolean;
-  /** The client's own name of the session: `prompt_cache_key`, or a header. */
+  /** The client's own name for requests that belong together: `prompt_cache_key`, or the session id in a header. */
   hint?: string | undefined;
   /** Hash of the prompt's beginning; set where it decides. */
   beginning?: string | undefined;
 }
 
-/** A turn whose session is wanted. */
-export interface SessionOwner extends TurnAddress {
+/** A turn whose server is to be chosen. */
+export interface KeyedTurn extends TurnAddress {
   tenant: string;
   affinity: Affinity;
 }
 
 /**
- * The session of a turn. Where the conversation can be continued here, its root chooses the server: all turns, branches, sockets
+ * The key by which a turn's server is chosen. Where the conversation can be continued here, its root chooses the server: all turns, branches, sockets
  * and runs have that root, and clients need not say anything. A router behind the server does not know the root, and clients that
  * keep their items themselves do not have it: for the router, the client's own name comes first.
  */
-export function sessionOf(owner: SessionOwner, model: string): Session {
+export function serverKeyOf(owner: KeyedTurn, model: string): ServerKey {
   const { tenant, affinity } = owner;
   const { isRooted, hint, beginning } = affinity;
   // All keys contain the model, because another model has other replicas and another cache.
@@ -48,7 +48,7 @@ export function rootKey(tenant: string, model: string, { home, tree }: TreeAddre
   return `${tenant}\n${model}\nroot\n${home}${tree}`;
 }
 
-/** The length of a prompt's beginning that tells one agent's sessions from another's. UTF-16 units, and tools. */
+/** The part of a prompt that is hashed: enough to distinguish one agent's conversations from another's. UTF-16 units, and tools. */
 const MAX_INSTRUCTIONS = 4_096;
 const MAX_FIRST_MESSAGE = 1_024;
 const MAX_TOOLS = 64;
@@ -60,7 +60,7 @@ interface AffinitySource {
   continues: boolean;
   /** True if it can be continued: it is stored, or its transport keeps it. */
   isKept: boolean;
-  /** The session that a header of the request names. */
+  /** The session id that an agent sends in a header. */
   clientSession: string | undefined;
   /** True if there are several model servers to choose from. */
   hasPool: boolean;
@@ -76,7 +76,7 @@ export function affinityOf({ request, input, continues, isKept, clientSession, h
 
 /**
  * Hash of the instructions, the tools and the user's first message; undefined if all are absent. Without the user's
- * message, all sessions of an agent would go to one server.
+ * message, all conversations of an agent would go to one server.
  */
 function beginningOf({ instructions, tools }: CreateRequest, input: readonly InputItem[]): string | undefined {
   const names = tools?.slice(0, MAX_TOOLS).map((tool) => ("name" in tool ? `${tool.type} ${tool.name}` : tool.type));
