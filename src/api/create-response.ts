@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { isOnlyPrepared } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, clientLeft } from "@responses-edge/responses-api/errors";
-import { responseId } from "@responses-edge/responses-api/ids";
+import { responseId, type TurnName } from "@responses-edge/responses-api/ids";
 import { isKept } from "@responses-edge/responses-api/items/registry";
 import { accessOf } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
@@ -25,11 +25,14 @@ import {
 import { foregroundTurns, isEndedByOperator } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
+import { retrieveResponse } from "./responses.ts";
 import { answerRun, createOnce, startRun } from "./runs.ts";
 import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
 
 export interface CreateOptions<Sink extends ClientSink> {
   idempotencyKey?: string | undefined;
+  /** Makes the address of a foreground turn. If a turn was stored under the same name, its response is the result. */
+  name?: TurnName | undefined;
   /** The session id that an earlier answer gave the client to send again. Requests with the same id share a prefix. */
   turnState?: string | undefined;
   /**
@@ -52,11 +55,11 @@ export interface CreateOptions<Sink extends ClientSink> {
 export async function createResponse<Sink extends ClientSink>(
   caller: Caller,
   body: unknown,
-  { idempotencyKey, turnState, ...foreground }: CreateOptions<Sink>,
+  { idempotencyKey, name, turnState, ...foreground }: CreateOptions<Sink>,
 ): Promise<Created<Sink>> {
   using scope = RequestScope.open(caller);
   const kind = idempotencyKey === undefined ? undefined : "run";
-  const creation = await acceptCreate(scope, caller, body, { turnState, kind });
+  const creation = await acceptCreate(scope, caller, body, { turnState, kind, name });
   if (idempotencyKey !== undefined) return await createOnce(creation, idempotencyKey, body);
   if (creation.request.background) return await answerRun(creation, await startRun(creation));
   return await runForeground(creation, foreground);
@@ -167,6 +170,9 @@ async function runForeground<Sink extends ClientSink>(
   waitUntil(observation && slowAnswer ? observation.streamsUntil(ended) : ended);
   const { outcome, closed } = await ended;
   if (outcome.status === "failed" && !slowAnswer?.hasBegun) throw outcome.error;
+  if (keeping.isKnown) {
+    return { kind: "response", response: await retrieveResponse(caller, address, ["reasoning.encrypted_content"]) };
+  }
   return { kind: "response", response: closed };
 }
 
@@ -189,6 +195,8 @@ interface Keeping {
   outputLength: number;
   /** Wakes the home after `WAKE_AFTER_MS`, unless the turn is settled earlier. */
   waking: ReturnType<typeof setTimeout> | undefined;
+  /** True if the turn was already stored, by an attempt whose end nobody learned. */
+  isKnown: boolean;
   /** Takes the turn's events, where they are streamed. */
   sink: ClientSink | undefined;
   settle: Settle;
@@ -238,6 +246,7 @@ async function keepTurn(
   const keeping: Keeping = {
     outputLength,
     waking: undefined,
+    isKnown: false,
     sink: undefined,
     async settle({ outcome: { status }, closed }, terminate) {
       clearTimeout(keeping.waking);
@@ -263,6 +272,7 @@ async function keepTurn(
           lease: token === undefined ? null : { token, joins },
         });
         if (observation) observation.measured.rowsWritten = rows;
+        keeping.isKnown = creation.isNamed && keep && rows === 0;
       } else if (isWhole) caller.keep?.({ address, input: JSON.stringify(named.filter(isKept)), output, messages });
       terminate();
     },

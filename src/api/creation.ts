@@ -1,7 +1,15 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { type CreateRequest, createRequest, readCreateBody } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, clientLeft, invalidRequest, previousResponseNotFound } from "@responses-edge/responses-api/errors";
-import { newTurnAddress, parseResponseId, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import {
+  namedTree,
+  namedTurnAddress,
+  newTurnAddress,
+  parseResponseId,
+  responseId,
+  type TurnAddress,
+  type TurnName,
+} from "@responses-edge/responses-api/ids";
 import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/registry";
 import type { Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
@@ -42,6 +50,8 @@ export interface Creation {
   conversation: { id: string; address: TurnAddress } | undefined;
   /** The new turn's own address. */
   address: TurnAddress;
+  /** The address follows from a name, so that the turn may be stored already. */
+  isNamed: boolean;
   /** No other turn is in its home yet. */
   isNewHome: boolean;
   /** The key that the stored bytes are counted for, where they are counted. */
@@ -73,6 +83,8 @@ export interface CreationOptions {
   makesTurn?: boolean;
   /** How the request is admitted. The request itself decides by default. */
   kind?: AdmissionKind | undefined;
+  /** Makes the turn's address. */
+  name?: TurnName | undefined;
   /** How often the model is asked, at about the same length; by default once. */
   prompts?: number;
 }
@@ -87,7 +99,7 @@ export async function acceptCreate(
   scope: RequestScope,
   caller: Caller,
   sent: unknown,
-  { schema = createRequest, turnState, makesTurn = true, kind, prompts = 1 }: CreationOptions = {},
+  { schema = createRequest, turnState, makesTurn = true, kind, name, prompts = 1 }: CreationOptions = {},
 ): Promise<Creation> {
   const { config, tenant, identity, signal } = caller;
   const { dropsUnknownTools, vllmExtraFields } = config;
@@ -118,27 +130,29 @@ export async function acceptCreate(
   signal.addEventListener("abort", () => abort.abort(clientLeft()), { once: true });
   const modelAccess = new ModelAccess(config, tenant);
   const isNew = isText && !previous && !conversation;
-  const known = isNew ? undefined : knownTree(input, previous, conversation?.address);
+  const isShared = makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
+  const treesPerHome = isShared ? config.treesPerHome : 1;
+  const continuedTree = isNew ? undefined : knownTree(input, previous, conversation?.address);
   const cacheSalt = tenantCacheSalt(tenant, request.cache_salt);
   const hasPool = config.modelServers.length > 1 || (config.routes.size > 0 && isSplit(config, request.model));
   const affinity = affinityOf({
     request,
     input,
-    continues: known !== undefined,
+    continues: continuedTree !== undefined,
     isKept: makesTurn && (request.store !== false || caller.keep !== undefined),
     clientSession: caller.clientSession ?? turnState,
     hasPool,
   });
-  const isShared = makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
+  const known = continuedTree ?? (name && namedTree(name, treesPerHome));
   let place: NewTree;
   if (known) {
     modelAccess.inTree(known);
     place = { ...known, isFirst: false };
   } else {
-    const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
+    const draw = newTree(tenant, treesPerHome);
     place = hasPool ? await modelAccess.placedTree({ model: request.model, affinity }, draw, abort.signal) : draw();
   }
-  const address = newTurnAddress(place.home, place.tree);
+  const address = name ? namedTurnAddress(name, place) : newTurnAddress(place.home, place.tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
   const { counted } = identity;
   if (counted) scope.admit(await admit(caller, counted, request, input, address, { kind: kindOf, makesTurn, prompts }));
@@ -150,6 +164,7 @@ export async function acceptCreate(
     previous,
     conversation,
     address,
+    isNamed: name !== undefined,
     isNewHome: place.isFirst,
     owner: identity.storingKey,
     cacheSalt,

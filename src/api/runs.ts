@@ -105,17 +105,9 @@ function isReachable(tools: Tool[] | undefined, label: string, access: Record<st
   return shown?.type === "mcp" && shown.server_url === url && authorization === undefined && headers === undefined;
 }
 
-/** The failures of runs that have ended. */
-const failures = new WeakSet<object>();
-
-/** Tells whether an error is the failure of a run that has ended. Its idempotency key gives the same error again. */
-export function isFailedRun(error: unknown): boolean {
-  return typeof error === "object" && error !== null && failures.has(error);
-}
-
 /**
  * A run as its request wants it: as events, in its current state (`background`), or when it has ended. Throws the
- * failure of a run that is waited for (`isFailedRun`), and the 404 of one that is deleted in the meantime.
+ * failure of a run that is waited for, and the 404 of one that is deleted in the meantime.
  */
 export async function answerRun(
   { caller, request, address }: Creation,
@@ -129,11 +121,7 @@ export async function answerRun(
   const finished = await caller.homes.ask(address.home, null, (home) => home.finished(address.turn));
   if (!finished) throw responseNotFound(responseId(address));
   const { error } = JSON.parse(finished.response.head) as { error: ResponseObject["error"] };
-  if (error) {
-    const failure = finished.failure ? new ApiError(finished.failure) : failureOf(error);
-    failures.add(failure);
-    throw failure;
-  }
+  if (error) throw finished.failure ? new ApiError(finished.failure) : failureOf(error);
   return { kind: "response", response: await createdResponse(caller, finished.response) };
 }
 

@@ -122,11 +122,11 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   await directory.eraseTenant(admin.name, tenant);
   admin.forgetKeys();
   const quota = admin.quotas.getByName(tenant);
+  // First, because a running batch stores responses and files.
+  await admin.batches.getByName(tenant).erase();
   const homes = await quota.homes(after ?? "", MAX_HOMES);
   const client = new HomeClient(admin.homes, tenant);
   for (const home of homes) await client.ask(home, undefined, (stub) => stub.erase());
-  // Before the files, because a running batch writes some.
-  await admin.batches.getByName(tenant).erase();
   const hasNoFiles = await eraseFiles(admin, tenant);
   const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
   await admin.webhooks.getByName(tenant).erase();

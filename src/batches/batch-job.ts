@@ -138,14 +138,14 @@ export class BatchJob {
     const { table, change, callerOf, analytics } = this.#host;
     const { signal } = this.#abort;
     const answered = await answerLine((length) => callerOf(batch, length, signal), line, {
-      name: `${batch.id}.${no}`,
+      name: { series: batch.id, no },
       requestId: requestId(batch, no),
       analytics,
       end,
       expiry: batch.expiresAt * 1000,
       signal,
-      attempts: table.attempts(batch.id, no),
-      noteAttempts: (attempts) => change(() => table.noteAttempts(batch.id, no, attempts)),
+      tries: table.tries(batch.id, no),
+      noteTries: (tries) => change(() => table.noteTries(batch.id, no, tries)),
     });
     if (!answered) return false;
     const { isOk, status, body } = answered;

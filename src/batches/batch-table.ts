@@ -13,7 +13,7 @@ export const BATCH_TABLES = [
       input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,
       PRIMARY KEY (batch, line, part)) WITHOUT ROWID`,
   `CREATE TABLE attempt (
-      batch TEXT NOT NULL, line INTEGER NOT NULL, runs INTEGER NOT NULL, tries INTEGER NOT NULL,
+      batch TEXT NOT NULL, line INTEGER NOT NULL, tries INTEGER NOT NULL,
       PRIMARY KEY (batch, line)) WITHOUT ROWID`,
 ];
 
@@ -28,14 +28,6 @@ export interface Tokens {
   cached: number;
   output: number;
   reasoning: number;
-}
-
-/** The attempts at a line without an answer. */
-export interface Attempts {
-  /** Runs that have begun and failed. The key of the next run contains their number. */
-  runs: number;
-  /** Failures that count against the request rather than against an unreachable server. */
-  tries: number;
 }
 
 export interface Counts {
@@ -142,15 +134,14 @@ export class BatchTable {
     if (tally) add(tally, isOk, used);
   }
 
-  attempts(batch: string, line: number): Attempts {
-    const select = "SELECT runs, tries FROM attempt WHERE batch = ? AND line = ?";
-    const [row] = this.#schema.rows<Attempts & Record<string, SqlStorageValue>>(select, batch, line);
-    return row ?? { runs: 0, tries: 0 };
+  /** How often a line without an answer has failed, except for faults that pass. */
+  tries(batch: string, line: number): number {
+    const select = "SELECT tries FROM attempt WHERE batch = ? AND line = ?";
+    return this.#schema.rows<{ tries: number }>(select, batch, line)[0]?.tries ?? 0;
   }
 
-  noteAttempts(batch: string, line: number, { runs, tries }: Attempts): void {
-    const insert = "INSERT OR REPLACE INTO attempt (batch, line, runs, tries) VALUES (?, ?, ?, ?)";
-    this.#schema.write(insert, batch, line, runs, tries);
+  noteTries(batch: string, line: number, tries: number): void {
+    this.#schema.write("INSERT OR REPLACE INTO attempt (batch, line, tries) VALUES (?, ?, ?)", batch, line, tries);
   }
 
   hasAnswer(batch: string, line: number): boolean {

@@ -1,17 +1,17 @@
 import { readBoundedText } from "@responses-edge/bounded-io/body";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import type { TurnName } from "@responses-edge/responses-api/ids";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import type { BatchEndpoint, BatchLine } from "@responses-edge/responses-api/platform/batches";
 import { responseBody } from "@responses-edge/turn/response";
 import { createResponse } from "../api/create-response.ts";
 import { toShownError } from "../api/faults.ts";
 import { passJson } from "../api/passthrough.ts";
-import { isFailedRun } from "../api/runs.ts";
 import type { Caller } from "../api/transport.ts";
 import type { PassthroughEndpoint } from "../config/index.ts";
 import type { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
-import type { Attempts, Tokens } from "./batch-table.ts";
+import type { Tokens } from "./batch-table.ts";
 
 /** One request of a batch, asked as a client would ask it. */
 
@@ -46,8 +46,8 @@ export interface LineAnswer {
 }
 
 export interface Asking {
-  /** Identifies the request: the same name twice gives one response, unless a run of it has begun and failed. */
-  name: string;
+  /** The name of its turn: a request that is repeated after a crash is stored once. */
+  name: TurnName;
   /** The id of the request in the batch's files, and in telemetry. */
   requestId: string;
   analytics: AnalyticsWriter | undefined;
@@ -56,10 +56,10 @@ export interface Asking {
   /** Unix milliseconds at which the batch's time is over. */
   expiry: number;
   signal: AbortSignal;
-  /** Its earlier attempts. */
-  attempts: Attempts;
-  /** Stores the attempts, so that a crash does not reset them. */
-  noteAttempts: (attempts: Attempts) => void;
+  /** How often it has failed before, except for faults that pass. */
+  tries: number;
+  /** Stores the number, so that a crash does not reset it. */
+  noteTries: (tries: number) => void;
 }
 
 /**
@@ -69,15 +69,15 @@ export interface Asking {
 export async function answerLine(
   callerFor: (length: number) => Caller,
   { url, body }: BatchLine,
-  { name, requestId, analytics, end, expiry, signal, attempts, noteAttempts }: Asking,
+  { name, requestId, analytics, end, expiry, signal, noteTries, ...asking }: Asking,
 ): Promise<LineAnswer | undefined> {
   const length = JSON.stringify(body).length;
-  let { runs, tries } = attempts;
+  let { tries } = asking;
   for (let waits = 0; ; waits += 1) {
     const caller = callerFor(length);
     const observation = observe(caller, url, requestId, analytics);
     try {
-      const answer = await ask({ ...caller, observation }, url, body, `${name}.${runs}`);
+      const answer = await ask({ ...caller, observation }, url, body, name);
       // A response that was cut off is answered with its output so far.
       signal.throwIfAborted();
       observation?.answered(200);
@@ -87,17 +87,14 @@ export async function answerLine(
       const fault = toShownError(reason, { requestId, path: url, hasClientLeft: signal.aborted });
       observation?.answered(fault.status, fault.code);
       signal.throwIfAborted();
-      // Its idempotency key gives the same failure again.
-      const hasFailed = isFailedRun(error);
       const isAway = isOutage(fault);
-      if (hasFailed) runs += 1;
       if (!isAway) tries += 1;
       const mayPass = isAway || fault.status >= 500;
       const isForNow = fault.headers["x-should-retry"] !== "false";
       if (!mayPass || !isForNow || tries >= MAX_TRIES) {
         return { isOk: false, status: fault.status, body: JSON.stringify(fault.toBody()) };
       }
-      if (hasFailed || !isAway) noteAttempts({ runs, tries });
+      if (!isAway) noteTries(tries);
       const wait = toldWait(fault) ?? Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(waits, 10));
       const now = Date.now();
       if (now >= end) return undefined;
@@ -127,21 +124,20 @@ function observe(
 }
 
 /** The body of the answer, as JSON text. */
-async function ask(caller: Caller, url: BatchEndpoint, body: BatchLine["body"], key: string): Promise<string> {
+async function ask(caller: Caller, url: BatchEndpoint, body: BatchLine["body"], name: TurnName): Promise<string> {
   for (const field of ["stream", "background"]) {
     if (body[field] === true) {
       throw invalidRequest(field, `'${field}' is not supported in a batch.`, "unsupported_parameter");
     }
   }
-  const name = passedEndpoint(url);
-  if (name) {
-    const answer = await passJson(caller, name, body);
+  const passed = passedEndpoint(url);
+  if (passed) {
+    const answer = await passJson(caller, passed, body);
     const bounds = { maxBytes: MAX_ANSWER_BYTES, timeoutMs: ANSWER_TIMEOUT_MS, signal: caller.signal };
     return readBoundedText(new Response(answer.body), bounds);
   }
   const created = await createResponse(caller, body, {
-    // A retry after a crash finds the run that has begun.
-    idempotencyKey: body.store === false ? undefined : key,
+    name,
     openSink: () => {
       throw new TypeError("A request of a batch has no stream.");
     },

@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+
 /**
  * Ids that say where their object lives (docs/storage.md).
  *
@@ -48,7 +50,15 @@ interface ItemAddress extends TurnAddress {
 
 /** `length` random characters of base62, ~5.95 bits each. */
 function randomBase62(length: number): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(length));
+  return toBase62(crypto.getRandomValues(new Uint8Array(length)));
+}
+
+/** `length` characters of base62 that follow from a text, at most 32. */
+function hashBase62(text: string, length: number): string {
+  return toBase62(createHash("sha256").update(text).digest().subarray(0, length));
+}
+
+function toBase62(bytes: Uint8Array): string {
   let text = "";
   for (const byte of bytes) text += ALPHABET[byte % 62];
   return text;
@@ -89,6 +99,26 @@ export function newTreeName(): string {
 /** The address of a new turn: in the given home and tree, or in a new home. */
 export function newTurnAddress(home = newHome(), tree = ""): TurnAddress {
   return { home, turn: tree + randomBase62(TURN_LENGTH - tree.length) };
+}
+
+/** The name of a turn: its number in a series. A turn that is made twice under one name has one address. */
+export interface TurnName {
+  series: string;
+  no: number;
+}
+
+/** The tree of a named turn that continues nothing. Consecutive turns of a series have one home, `perHome` each. */
+export function namedTree({ series, no }: TurnName, perHome: number): TreeAddress {
+  const at = no % perHome;
+  const key = `home\n${series}\n${Math.floor(no / perHome)}`;
+  if (perHome === 1) return { home: hashBase62(key, HOME_LENGTH), tree: "" };
+  const tree = `${ALPHABET[Math.floor(at / 62) % 62]}${ALPHABET[at % 62]}`;
+  return { home: SHARED_MARK + hashBase62(key, HOME_LENGTH - SHARED_MARK.length), tree };
+}
+
+/** The address of a named turn in a tree. */
+export function namedTurnAddress({ series, no }: TurnName, { home, tree }: TreeAddress): TurnAddress {
+  return { home, turn: tree + hashBase62(`turn\n${series}\n${no}`, TURN_LENGTH - tree.length) };
 }
 
 /** The tree of a turn. */

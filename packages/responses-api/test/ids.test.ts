@@ -1,5 +1,7 @@
 import {
   MAX_ID_LENGTH,
+  namedTree,
+  namedTurnAddress,
   newCallId,
   newHome,
   newSharedHome,
@@ -101,5 +103,25 @@ describe("ids", () => {
   it("new ids do not repeat", () => {
     const ids = Array.from({ length: 2_000 }, () => [responseId(newTurnAddress()), newCallId()]).flat();
     expect(new Set(ids).size).toBe(ids.length);
+  });
+});
+
+describe("the address of a named turn", () => {
+  const address = (no: number, perHome = 32) => {
+    const name = { series: "batch_1", no };
+    return namedTurnAddress(name, namedTree(name, perHome));
+  };
+
+  it("is always the same, and that of an id", () => {
+    expect(address(7)).toEqual(address(7));
+    expect(parseResponseId(responseId(address(7)))).toEqual(address(7));
+  });
+
+  it("is in a home with its neighbours, in a tree of its own", () => {
+    const turns = Array.from({ length: 64 }, (_, no) => address(no));
+    expect(new Set(turns.map(({ home }) => home)).size).toBe(2);
+    expect(new Set(turns.map((turn) => JSON.stringify(treeOf(turn)))).size).toBe(64);
+    expect(treeOf(address(7, 1)).tree).toBe("");
+    expect(address(7, 1).home).not.toBe(address(8, 1).home);
   });
 });
