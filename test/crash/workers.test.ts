@@ -67,8 +67,8 @@ function kill(served: Served, worker: number): number {
 }
 
 /** Sends a request on a new connection, so that any worker may answer. */
-async function ask<T>(url: string, body?: object): Promise<T> {
-  const headers = { "content-type": "application/json" };
+async function ask<T>(url: string, body?: object, more: Record<string, string> = {}): Promise<T> {
+  const headers = { "content-type": "application/json", ...more };
   const answer = await fetchAnew(url, body && { method: "POST", headers, body: JSON.stringify(body) });
   const text = await answer.text();
   if (!answer.ok) throw new Error(text);
@@ -108,6 +108,54 @@ describe("workers", () => {
     const metrics = await (await fetchAnew(`${served.url}/metrics`)).text();
     for (let worker = 0; worker < WORKERS; worker += 1) expect(metrics).toContain(`worker="${worker}"`);
     await eventually(() => served.output().split("The previous process has ended.").length - 1 === WORKERS);
+  });
+
+  it("answer each Idempotency-Key once, whichever of them has its object", async () => {
+    const keyed = (_: unknown, number: number) =>
+      ask<Told>(
+        `${served.url}/v1/responses`,
+        { model: "simulator", input: `Number ${number}` },
+        { "idempotency-key": `key ${number}` },
+      );
+    const first = await Promise.all(Array.from({ length: 40 }, keyed));
+    expect(new Set(first.map(({ id }) => id)).size).toBe(40);
+    const again = await Promise.all(Array.from({ length: 40 }, keyed));
+    expect(again.map(({ id }) => id)).toEqual(first.map(({ id }) => id));
+  });
+
+  it("work on a batch, and on the files of a vector store, whichever of them has these", async () => {
+    const { url } = served;
+    const upload = async (name: string, purpose: string, text: string) => {
+      const form = new FormData();
+      form.set("purpose", purpose);
+      form.set("file", new Blob([text]), name);
+      return ((await (await fetch(`${url}/v1/files`, { method: "POST", body: form })).json()) as Told).id;
+    };
+    const line = (_: unknown, number: number) =>
+      JSON.stringify({
+        custom_id: String(number),
+        method: "POST",
+        url: "/v1/responses",
+        body: { model: "simulator", input: `Line ${number}` },
+      });
+    const input_file_id = await upload("lines.jsonl", "batch", Array.from({ length: 48 }, line).join("\n"));
+    const batch = { input_file_id, endpoint: "/v1/responses", completion_window: "24h" };
+    const { id: batchId } = await ask<Told>(`${url}/v1/batches`, batch);
+    const { id: store } = await ask<Told>(`${url}/v1/vector_stores`, {});
+    const files = await Promise.all(
+      Array.from({ length: 24 }, (_, number) => upload(`${number}.txt`, "assistants", `The weather of day ${number}.`)),
+    );
+    for (const file_id of files) await ask(`${url}/v1/vector_stores/${store}/files`, { file_id });
+    const counts = async () =>
+      (await ask<{ file_counts: Record<string, number> }>(`${url}/v1/vector_stores/${store}`)).file_counts;
+    await eventually(async () => (await counts()).in_progress === 0);
+    expect(await counts()).toMatchObject({ completed: 24, failed: 0 });
+    const found = await ask<{ data: unknown[] }>(`${url}/v1/vector_stores/${store}/search`, { query: "weather" });
+    expect(found.data).not.toEqual([]);
+    type Batch = { status: string; request_counts: object };
+    const state = () => ask<Batch>(`${url}/v1/batches/${batchId}`);
+    await eventually(async () => (await state()).status === "completed");
+    expect((await state()).request_counts).toEqual({ total: 48, completed: 48, failed: 0 });
   });
 
   it("die alone: their own streams resume without losing a byte, and the others' streams go on", async () => {

@@ -100,24 +100,26 @@ export class Objects<Binding extends ObjectBinding> {
   }
 }
 
-/** Makes the stubs of a class: a method for each declared one. */
+/** The class of the stubs of a class of objects: it has a method for each declared one. */
 function stubClass(binding: ObjectBinding) {
-  class ObjectStub {
-    readonly env: RawBindings;
-    readonly object: ObjectName;
+  return class ObjectStub {
+    readonly #env: RawBindings;
+    readonly #object: ObjectName;
 
     constructor(env: RawBindings, object: ObjectName) {
-      this.env = env;
-      this.object = object;
+      this.#env = env;
+      this.#object = object;
     }
-  }
-  for (const method of ["fetch", ...Object.keys(ROWS[binding].methods)]) {
-    const value = function (this: ObjectStub, ...args: unknown[]) {
-      return ask(this.env, { object: this.object, method, args });
-    };
-    Object.defineProperty(ObjectStub.prototype, method, { value });
-  }
-  return ObjectStub;
+
+    static {
+      for (const method of ["fetch", ...Object.keys(ROWS[binding].methods)]) {
+        const value = function (this: ObjectStub, ...args: unknown[]) {
+          return ask(this.#env, { object: this.#object, method, args });
+        };
+        Object.defineProperty(ObjectStub.prototype, method, { value });
+      }
+    }
+  };
 }
 
 const BINDINGS = Object.keys(OBJECTS) as ObjectBinding[];
