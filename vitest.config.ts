@@ -1,10 +1,10 @@
 import { fileURLToPath } from "node:url";
 import { cloudflareTest } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
-import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { buildConsole } from "./packages/console/build.js";
 import { buildPdfReader } from "./packages/file-text/build.js";
 import { chromium } from "./test/console/chromium.ts";
+import { LongestFirst } from "./test/longest-first.ts";
 
 // Processes of one test run load the same modules, and the program's are TypeScript: Node compiles each once (it knows by its text).
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/node", import.meta.url));
@@ -83,93 +83,6 @@ if (!chromium)
   console.warn(
     "Left out: the console's tests. They need Chromium: apt-get install chromium-headless-shell, or CHROMIUM=/its/path.",
   );
-
-/** Files that take long, longest first. */
-const LONGEST = [
-  "vllm-facts",
-  "workers",
-  "memory-permits",
-  "tool-loop",
-  "start",
-  "fleet",
-  "harmony-continuation",
-  "request-fields",
-  "serve",
-  "limits",
-  "try",
-  "backup-series",
-  "hand-over",
-  "files",
-  "storable",
-  "mcp-approval",
-  "upstream-faults",
-  "tenant-import",
-  "ingestion-kill",
-  "create",
-  "in-view",
-  "damage",
-  "mcp-bad-input",
-  "operate",
-  "kill",
-  "sessions",
-  "harmony",
-  "mcp",
-  "recovery",
-  "resume",
-  "state",
-  "http",
-  "agents-sdk",
-  "backup",
-  "model-servers",
-  "context",
-  "batches",
-  "citations",
-  "tenant-limits",
-  "code-interpreter",
-  "file-buckets",
-  "socket",
-  "lock",
-  "run-recovery",
-  "search-kill",
-  "hostile",
-  "telemetry",
-  "batch-kill",
-  "tool-recovery",
-  "api-description",
-  "open-files",
-  "harmony-kill",
-  "ssrf",
-  "python",
-  "keys",
-  "idempotency",
-  "limits-kill",
-  "tree",
-  "jwt",
-  "continuation",
-  "markdown",
-  "harmony-recovery",
-  "compaction",
-];
-
-/** It waits for alarms most of the time, and computes little: others run beside it. */
-const WAITING = "/test/unit/tool-recovery.test.ts";
-
-/**
- * Begins with the files that take long, so that none is left alone at the end: vitest knows only how long a text they
- * are. Those of a project follow each other: a worker goes on to another project's only by starting anew.
- */
-class LongestFirst extends BaseSequencer {
-  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const place = ({ moduleId }: TestSpecification) => {
-      const index = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
-      return index < 0 ? LONGEST.length : index;
-    };
-    const projects = ["browser", "workerd-fake-timers", "workerd", "node-socket", "node"];
-    const group = ({ project, moduleId }: TestSpecification) =>
-      moduleId.endsWith(WAITING) ? -1 : projects.indexOf(project.name);
-    return (await super.sort(files)).sort((one, other) => group(one) - group(other) || place(one) - place(other));
-  }
-}
 
 export default defineConfig({
   test: {

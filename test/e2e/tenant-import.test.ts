@@ -409,7 +409,7 @@ describe("an export that is damaged", () => {
         }
         if (status === 200) await ask(there, "DELETE", `/v1/admin/tenants/${tenant}`);
       }),
-      { numRuns: 150 },
+      { numRuns: 40 },
     );
   });
 

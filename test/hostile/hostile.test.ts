@@ -175,8 +175,8 @@ describe("a hostile body", () => {
 /** Bodies that are uploaded at the same time. */
 const LANES = 4;
 
-it("1,000 generated bodies are each refused or served, within a bound on work", { timeout: 300_000 }, async () => {
-  const bodies = fc.sample(generated, { numRuns: 1000, seed: newSeed("hostile bodies") });
+it("generated bodies are each refused or served, within a bound on work", async () => {
+  const bodies = fc.sample(generated, { numRuns: 250, seed: newSeed("hostile bodies") });
   const before = open.calls;
   const send = async (left: Iterable<[number, Generated]>) => {
     for (const [index, body] of left) {
