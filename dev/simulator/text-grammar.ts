@@ -1,4 +1,11 @@
-import { type CharSet, type Expression, GrammarFault, Recogniser, type Rules, readGrammar } from "@responses-edge/grammar";
+import {
+  type CharSet,
+  type Expression,
+  GrammarFault,
+  Recogniser,
+  type Rules,
+  readGrammar,
+} from "@responses-edge/grammar";
 
 /** Reads a regular expression. `undefined` for an invalid one, and for one that xgrammar refuses. */
 export function parseRegex(definition: string): Rules | undefined {

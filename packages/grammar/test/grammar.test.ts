@@ -3,8 +3,7 @@ import { type GrammarFormat, placeOf, readGrammar, toEbnf, toPattern } from "@re
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parseEbnf } from "../../../dev/simulator/ebnf.ts";
-import { parseRegexGrammar } from "../../../dev/simulator/regex-grammar.ts";
-import { admitsText, sampleText, type TextGrammar } from "../../../dev/simulator/text-grammar.ts";
+import { admitsText, parseRegex, sampleText } from "../../../dev/simulator/text-grammar.ts";
 import { charactersTouched } from "../../../test/work.ts";
 import { APPLY_PATCH, type GrammarCase, LARK_CASES, REGEX_CASES } from "./grammar-cases.ts";
 
@@ -20,7 +19,7 @@ function rulesOf(format: GrammarFormat): Rules {
 }
 
 /** Reads a grammar's EBNF with the simulator's reader. */
-function translated(format: GrammarFormat, excludes: readonly string[] = []): TextGrammar {
+function translated(format: GrammarFormat, excludes: readonly string[] = []): Rules {
   const ebnf = toEbnf(rulesOf(format), { excludes });
   const grammar = parseEbnf(ebnf);
   if (!grammar) throw new Error(`no EBNF: ${ebnf}`);
@@ -54,7 +53,7 @@ describe.each<[string, GrammarCase[], (definition: string) => GrammarFormat]>([
   it.each(cases)("%s has a pattern only where that admits nothing else", (definition, admitted, refused) => {
     const pattern = toPattern(rulesOf(format(definition)));
     if (pattern === undefined) return;
-    const grammar = parseRegexGrammar(pattern);
+    const grammar = parseRegex(pattern);
     const ecma = new RegExp(pattern, "u");
     for (const text of admitted) {
       // What JSON writes with a backslash is left out.

@@ -3,7 +3,7 @@ import { type GrammarFormat, Recogniser, readGrammar, toEbnf } from "@responses-
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parseEbnf } from "../../../dev/simulator/ebnf.ts";
-import { admitsText, sampleText, type TextGrammar } from "../../../dev/simulator/text-grammar.ts";
+import { admitsText, sampleText } from "../../../dev/simulator/text-grammar.ts";
 import { APPLY_PATCH, LARK_CASES, REGEX_CASES } from "./grammar-cases.ts";
 
 const lark = (definition: string): GrammarFormat => ({ syntax: "lark", definition });
@@ -29,7 +29,7 @@ function keeps(rules: Rules, text: string, lengths: readonly number[] = [text.le
 /**
  * The simulator's reader of the rules' form for model servers. It is another mechanism that must accept the same texts.
  */
-function oracleOf(rules: Rules): TextGrammar {
+function oracleOf(rules: Rules): Rules {
   const grammar = parseEbnf(toEbnf(rules));
   if (!grammar) throw new Error("no EBNF");
   return grammar;
