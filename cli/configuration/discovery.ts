@@ -2,7 +2,6 @@ import { lookup } from "node:dns/promises";
 import type { TextVariables } from "../../src/config/index.ts";
 import { serversOf, withFile } from "../../src/config/layers.ts";
 import type { RawEntry } from "../../src/config/server-entry.ts";
-import { type Endpoint, inCluster, watchEndpoints } from "./kubernetes.ts";
 
 /**
  * Model servers behind one name: `discover` in `UPSTREAMS`. Each address is a server of its own, so that a conversation
@@ -25,18 +24,16 @@ const MAX_NAME = 64;
 interface Source extends Disposable {
   /** Resolves when they are known for the first time. */
   first: Promise<void>;
-  endpoints(): readonly Endpoint[];
+  addresses(): readonly string[];
 }
 
 export class Discovery implements Disposable {
   readonly #onChange: () => void;
-  readonly #tell: (message: string) => void;
   readonly #sources = new Map<string, Source>();
 
   /** `onChange` is called when the addresses of a name have changed since its last expansion. */
-  constructor(onChange: () => void, tell: (message: string) => void) {
+  constructor(onChange: () => void) {
     this.#onChange = onChange;
-    this.#tell = tell;
   }
 
   /**
@@ -46,21 +43,23 @@ export class Discovery implements Disposable {
   async expand(variables: TextVariables, file: TextVariables | undefined): Promise<TextVariables | undefined> {
     const all = file ? withFile(variables, file) : variables;
     const servers = serversOf(all);
-    const wanted = new Map(servers.filter(({ discover }) => discover).map((entry) => [keyOf(entry), entry]));
-    for (const [key, source] of this.#sources) {
-      if (wanted.has(key)) continue;
+    const wanted = new Set(servers.filter(({ discover }) => discover).map(hostOf));
+    for (const [host, source] of this.#sources) {
+      if (wanted.has(host)) continue;
       source[Symbol.dispose]();
-      this.#sources.delete(key);
+      this.#sources.delete(host);
     }
     if (wanted.size === 0) return file;
-    for (const [key, entry] of wanted) if (!this.#sources.has(key)) this.#sources.set(key, this.#open(entry));
+    for (const host of wanted) {
+      if (!this.#sources.has(host)) this.#sources.set(host, resolving(host, this.#onChange));
+    }
     const late = new Promise<void>((resolve) => setTimeout(resolve, FIRST_MS).unref());
     await Promise.race([Promise.all([...this.#sources.values()].map(({ first }) => first)), late]);
     const secrets = (all.UPSTREAM_SECRETS ? JSON.parse(all.UPSTREAM_SECRETS) : {}) as Record<string, object>;
     const expanded = servers.flatMap((entry) => {
       if (!entry.discover) return [entry];
-      const found = this.#sources.get(keyOf(entry))?.endpoints() ?? [];
-      const name = String(entry.name ?? new URL(String(entry.url)).hostname);
+      const found = this.#sources.get(hostOf(entry))?.addresses() ?? [];
+      const name = String(entry.name ?? hostOf(entry));
       const own = { ...secrets[String(entry.name)] };
       delete secrets[String(entry.name)];
       return found.length > 0
@@ -77,53 +76,38 @@ export class Discovery implements Disposable {
     return this.#sources.size > 0;
   }
 
-  #open(entry: RawEntry): Source {
-    const { hostname, port } = new URL(String(entry.url));
-    return entry.discover === "kubernetes"
-      ? watchEndpoints({ host: hostname, port: Number(port || 80), api: inCluster() }, this.#onChange, this.#tell)
-      : resolving(hostname, this.#onChange);
-  }
-
   [Symbol.dispose](): void {
     for (const source of this.#sources.values()) source[Symbol.dispose]();
     this.#sources.clear();
   }
 }
 
-function keyOf({ discover, url }: RawEntry): string {
-  return `${String(discover)} ${String(url)}`;
+function hostOf({ url }: RawEntry): string {
+  return new URL(String(url)).hostname;
 }
 
-/** The entry of one address. A server with a name of its own keeps its conversations when its address changes. */
-function serverAt(
-  entry: RawEntry,
-  name: string,
-  secrets: object,
-  { address, port, name: own, isDraining }: Endpoint,
-): RawEntry {
+/** The entry of one address. */
+function serverAt(entry: RawEntry, name: string, secrets: object, address: string): RawEntry {
   const url = new URL(String(entry.url));
   url.hostname = address.includes(":") ? `[${address}]` : address;
-  if (port !== undefined) url.port = String(port);
-  const suffix = (own ?? address).replaceAll(/[^A-Za-z0-9_.-]/g, "-").replaceAll(".", "-");
+  const suffix = address.replaceAll(/[^A-Za-z0-9_.-]/g, "-").replaceAll(".", "-");
   return {
     ...secrets,
     ...entry,
     discover: undefined,
     name: `${name}-${suffix}`.slice(-MAX_NAME).replace(/^[^A-Za-z0-9]+/, ""),
     url: url.href.replace(/\/$/, ""),
-    ...(isDraining && { drain: true }),
   };
 }
 
 /** Resolves a name again and again. While resolution fails, the known addresses stay. */
 function resolving(host: string, onChange: () => void): Source {
-  let endpoints: readonly Endpoint[] = [];
+  let addresses: readonly string[] = [];
   const look = async () => {
     try {
       const found = await lookup(host, { all: true });
-      const addresses = [...new Set(found.map(({ address }) => address))].toSorted().slice(0, MAX_ADDRESSES);
-      const before = endpoints.map(({ address }) => address).join();
-      endpoints = addresses.map((address) => ({ address }));
+      const before = addresses.join();
+      addresses = [...new Set(found.map(({ address }) => address))].toSorted().slice(0, MAX_ADDRESSES);
       return before !== addresses.join();
     } catch {
       return false;
@@ -133,5 +117,5 @@ function resolving(host: string, onChange: () => void): Source {
     if (await look()) onChange();
   }, RESOLVE_MS);
   timer.unref();
-  return { first: look().then(() => {}), endpoints: () => endpoints, [Symbol.dispose]: () => clearInterval(timer) };
+  return { first: look().then(() => {}), addresses: () => addresses, [Symbol.dispose]: () => clearInterval(timer) };
 }

@@ -62,10 +62,7 @@ export async function serve(environment: Environment): Promise<void> {
     checkKind(folder.path, cluster !== undefined);
     await using listening = await listenOn(host, port, count);
     const { signal } = stopping;
-    using discovery = new Discovery(
-      () => void putInForce(file).then(tellDiscovered, () => {}),
-      (message) => tell("warn", message),
-    );
+    using discovery = new Discovery(() => void putInForce(file).then(tellDiscovered, () => {}));
     const discovered = { ...configuration, file: await discovery.expand(variables, file) };
     await using workers = await Workers.start({ environment, folder, listening, say, signal }, discovered);
     /**

@@ -92,12 +92,7 @@ export const serverFields = z.strictObject({
   salted: z.boolean().optional().describe("Whether it separates tenants."),
   dialect: z.enum(DIALECT_NAMES).optional().describe("The kind of server."),
   shared_cache: z.boolean().default(false).describe("Accepts that tenants share its prefix cache."),
-  discover: z
-    .enum(["dns", "kubernetes"])
-    .optional()
-    .describe(
-      "Makes a server of each address of the host in `url`: by DNS, or by the EndpointSlices of the Kubernetes service with this name.",
-    ),
+  discover: z.literal("dns").optional().describe("Makes a server of each address that DNS has for the host in `url`."),
   ...secretFields,
 });
 

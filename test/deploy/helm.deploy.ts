@@ -71,7 +71,6 @@ describe.skipIf(why !== undefined)("the chart", () => {
     secrets: { values: { API_KEYS, PROMETHEUS_TOKEN: "token-of-prometheus" } },
     ingress: { enabled: true, className: "nginx", hosts: ["llm.example.com"], tlsSecret: "tls" },
     serviceMonitor: { enabled: true, token: true },
-    discovery: { enabled: true, namespaces: ["models", "more-models"] },
     image: { digest: `sha256:${"b".repeat(64)}` },
     persistence: { storageClass: "fast" },
     nodeSelector: { "kubernetes.io/arch": "amd64" },
@@ -177,25 +176,11 @@ describe.skipIf(why !== undefined)("the chart", () => {
     expect(egress).toContainEqual(expect.objectContaining({ ports: [{ port: 7001 }] }));
   });
 
-  it("has an ingress, a monitor, and the right to read EndpointSlices on request", () => {
+  it("has an ingress and a monitor on request", () => {
     const objects = rendered(EVERYTHING);
     const pod = of(objects, "StatefulSet").spec.template.spec;
     expect(pod.containers[0].image).toBe(`registry.example.com/responses-edge@${EVERYTHING.image.digest}`);
-    expect(pod.automountServiceAccountToken).toBe(true);
-    const account = of(objects, "ServiceAccount").metadata.name;
-    expect(pod.serviceAccountName).toBe(account);
-    const roles = objects.filter(({ kind }) => kind === "Role");
-    expect(roles.map(({ metadata, rules }) => [Object(metadata).namespace, rules])).toEqual(
-      ["models", "more-models"].map((namespace) => [
-        namespace,
-        [{ apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["list", "watch"] }],
-      ]),
-    );
-    const bindings = objects.filter(({ kind }) => kind === "RoleBinding");
-    for (const { subjects } of bindings) {
-      expect(subjects).toEqual([{ kind: "ServiceAccount", name: account, namespace: "llm" }]);
-    }
-    expect(bindings.map(({ roleRef }) => roleRef.name)).toEqual(roles.map(({ metadata }) => metadata.name));
+    expect(pod.automountServiceAccountToken).toBe(false);
     const { port } = of(objects, "Ingress").spec.rules[0].http.paths[0].backend.service;
     const service = of(objects, "Service");
     expect(service.spec.ports).toContainEqual(expect.objectContaining({ name: port.name }));
@@ -249,19 +234,22 @@ describe.skipIf(why !== undefined)("the chart", () => {
     "is valid under the values of examples/%s",
     (file) => {
       const objects = rendered(join(CHART, "examples", file));
-      expect(variables(objects)).toMatchObject({ UPSTREAMS: expect.stringContaining('"discover":"kubernetes"') });
+      expect(variables(objects)).toMatchObject({ UPSTREAMS: expect.stringContaining('"discover":"dns"') });
       expect(variables(objects)).not.toHaveProperty("VLLM_BASE_URL");
     },
   );
 
-  it("finds the model servers of vLLM's own chart by the names of its Service and pods", () => {
-    const stack = parse(readFileSync(join(CHART, "examples/vllm-stack.yaml"), "utf8"));
-    const values = parse(readFileSync(join(CHART, "examples/production-stack.yaml"), "utf8"));
+  it("finds the model servers of vLLM's own chart by a headless Service of its pods", () => {
+    const [stack, headless, values] = ["vllm-stack", "vllm-headless", "production-stack"].map((name) =>
+      parse(readFileSync(join(CHART, `examples/${name}.yaml`), "utf8")),
+    );
     const [{ name }] = stack.servingEngineSpec.modelSpec;
     const [server] = JSON.parse(values.env.UPSTREAMS);
-    expect(new URL(server.url).hostname).toBe(`stack-${name}-engine-service.models.svc.cluster.local`);
-    expect(values.networkPolicy.models[0].podSelector.matchLabels.model).toBe(name);
-    expect(values.discovery.namespaces).toEqual(["models"]);
+    expect(new URL(server.url).host).toBe(
+      `${headless.metadata.name}.models.svc.cluster.local:${headless.spec.ports[0].port}`,
+    );
+    expect(headless.spec).toMatchObject({ clusterIP: "None", selector: { model: name } });
+    expect(values.networkPolicy.models[0].podSelector.matchLabels).toEqual(headless.spec.selector);
   });
 
   it.each<[string, object, RegExp]>([
