@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { type Backup, backup } from "./backup/backup.ts";
-import { isInBucket } from "./backup/backup-bucket.ts";
+import { type BackupResult, backup } from "./backup/backup.ts";
 import type { BucketFiles } from "./backup/backup-manifest.ts";
 import { durationOf, keepOf, nextBackup } from "./backup/backup-series.ts";
 import { restore } from "./backup/restore.ts";
@@ -32,10 +31,10 @@ Usage: responses-edge [COMMAND]
                         --role operator, auditor or tenant_admin:TENANT says otherwise.
   backup DIR            Copies the data folder into DIR, also while it is served; what has not changed since an
                         earlier backup is linked to it with --since EARLIER.
-  backup DIR --keep N   Adds a backup to those in DIR, or in s3://BUCKET/PREFIX, and removes all but the newest N;
-                        again and again with --every 6h.
-  restore DIR           Puts a backup, or the newest of those in DIR or s3://BUCKET/PREFIX, into an empty data
-                        folder; another one of them with --at NAME.
+  backup DIR --keep N   Adds a backup to those in DIR, and removes all but the newest N; again and again with
+                        --every 6h.
+  restore DIR           Puts a backup, or the newest of those in DIR, into an empty data folder; another one of
+                        them with --at NAME.
   config-schema         Prints the JSON Schema of the file of CONFIG_FILE, for editors.
   reload                Has the server of this environment start another process in its place, of what is installed
                         and configured now.
@@ -85,7 +84,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     options: ["since", "keep", "every"],
     run: ([into], { since, ...series }) => {
       if (!into) throw new Refusal(EXIT.usage, "backup needs a folder to write to: `responses-edge backup DIR`.");
-      const isOne = series.keep === undefined && series.every === undefined && !isInBucket(into);
+      const isOne = series.keep === undefined && series.every === undefined;
       if (isOne) return makeBackup(into, since);
       if (since !== undefined)
         throw new Refusal(EXIT.usage, "--since is for a single backup: a series uses its last one.");
@@ -119,11 +118,11 @@ async function makeSeries(into: string, { keep: kept, every }: Options): Promise
   const keep = kept === undefined ? undefined : keepOf(kept);
   const interval = every === undefined ? undefined : durationOf(every);
   const make = async () => {
-    const { at, ...made } = await nextBackup(dataFolder(), into, keep, process.env);
+    const { folder, ...made } = await nextBackup(dataFolder(), into, keep);
     const linked = `, ${made.unchanged} of them unchanged since the last one`;
     const removed = made.removed.length > 0 ? ` Removed: ${made.removed.join(", ")}.` : "";
-    const message = `Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${at}.`;
-    tell(`${message}${removed}${inBucketsText(made.inBuckets, NOT_COPIED)}`, { at, ...made });
+    const message = `Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${folder}.`;
+    tell(`${message}${removed}${inBucketsText(made.inBuckets, NOT_COPIED)}`, { folder, ...made });
     refuseDamaged(made);
   };
   if (interval === undefined) return make();
@@ -138,14 +137,14 @@ async function makeSeries(into: string, { keep: kept, every }: Options): Promise
   }
 }
 
-function refuseDamaged({ damaged }: Backup): void {
+function refuseDamaged({ damaged }: Pick<BackupResult, "damaged">): void {
   if (damaged.length === 0) return;
   throw new Refusal(EXIT.damaged, `These objects are damaged and are not in the backup: ${damaged.join(", ")}.`);
 }
 
 async function bringBack(from: string | undefined, at: string | undefined): Promise<void> {
   if (!from) throw new Refusal(EXIT.usage, "restore needs a backup's folder: `responses-edge restore DIR`.");
-  const { folder, startedAt, ...made } = await restore({ from, at, environment: process.env, data: dataFolder() });
+  const { folder, startedAt, ...made } = await restore({ from, at, data: dataFolder() });
   const message = `Restored ${made.objects} objects (${inMb(made.bytes)}) of ${startedAt} into ${folder}.`;
   const beside = inBucketsText(made.inBuckets, "are read from the bucket that FILES_S3_BUCKET names");
   tell(`${message}${beside}`, { folder, backup_started_at: startedAt, ...made });
@@ -154,8 +153,8 @@ async function bringBack(from: string | undefined, at: string | undefined): Prom
 /** The note about files whose bytes are in a bucket, in a backup. */
 const NOT_COPIED = "are in a bucket and not in this backup: copy the bucket, too";
 
-function inBucketsText(inBuckets: BucketFiles | undefined, what: string): string {
-  if (!inBuckets || inBuckets.files === 0) return "";
+function inBucketsText(inBuckets: BucketFiles, what: string): string {
+  if (inBuckets.files === 0) return "";
   return ` ${inBuckets.files} files (${inMb(inBuckets.bytes)}) ${what}.`;
 }
 

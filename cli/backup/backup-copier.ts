@@ -14,6 +14,7 @@ import {
   faultIn,
   filesInBuckets,
   METADATA_FILE,
+  makeDurable,
   OBJECT_FILE,
   objectIdOf,
   sha256Of,
@@ -161,9 +162,8 @@ export class Copier {
     if (fault) throw new DamagedFile(`${join(this.#data, path)} is damaged: ${fault}`);
     this.#noteBuckets(path, file);
     const { size: bytes } = await stat(file);
-    const entry = { path, bytes, sha256: await sha256Of(file), alarm: alarm === null ? null : String(alarm), source };
-    await this.#store.keep(entry);
-    return entry;
+    await makeDurable(file);
+    return { path, bytes, sha256: await sha256Of(file), alarm: alarm === null ? null : String(alarm), source };
   }
 }
 

@@ -52,7 +52,10 @@ const manifest = z.object({
 export type BackupFile = z.output<typeof file>;
 export type BackupManifest = z.output<typeof manifest>;
 
-/** The manifest of a backup. Throws a Refusal if the folder is no backup, or its manifest is damaged. */
+/**
+ * The manifest of a backup. Throws a Refusal if the folder is no backup, its manifest is damaged, or of a version that
+ * this one does not follow.
+ */
 export function readManifest(folder: string): BackupManifest {
   const path = join(folder, MANIFEST_FILE);
   if (!existsSync(path)) {
@@ -61,8 +64,7 @@ export function readManifest(folder: string): BackupManifest {
   return parseManifest(readFileSync(path, "utf8"), path);
 }
 
-/** Reads the text of a manifest; `path` names it in the Refusal of one that is damaged, or of a version that this one does not follow. */
-export function parseManifest(text: string, path: string): BackupManifest {
+function parseManifest(text: string, path: string): BackupManifest {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -76,11 +78,6 @@ export function parseManifest(text: string, path: string): BackupManifest {
   return data;
 }
 
-/** The text of a manifest. */
-export function manifestText(value: Omit<BackupManifest, "format">): string {
-  return `${JSON.stringify({ format: FORMAT, ...value }, null, 1)}\n`;
-}
-
 function damaged(path: string): Refusal {
   return new Refusal(EXIT.damaged, `${path} is damaged: it is not what \`backup\` has written.`);
 }
@@ -89,7 +86,7 @@ function damaged(path: string): Refusal {
 export async function writeManifest(folder: string, value: Omit<BackupManifest, "format">): Promise<void> {
   const path = join(folder, MANIFEST_FILE);
   const unfinished = `${path}.new`;
-  await writeFile(unfinished, manifestText(value), { mode: 0o600 });
+  await writeFile(unfinished, `${JSON.stringify({ format: FORMAT, ...value }, null, 1)}\n`, { mode: 0o600 });
   await makeDurable(unfinished);
   await rename(unfinished, path);
   await makeDurable(folder);

@@ -5,44 +5,35 @@ import { EXIT, Refusal, systemCode } from "../serve/refusal.ts";
 import { type BackupFile, type BackupManifest, makeDurable, readManifest, writeManifest } from "./backup-manifest.ts";
 
 /** The destination of a backup while it is made. */
-export interface BackupStore {
-  /** The folder that files are copied into and checked in. */
-  readonly folder: string;
-  /** The files of an earlier backup, by path. */
-  readonly known: ReadonlyMap<string, BackupFile>;
-  /** Takes a file of the earlier backup into this one; false if that fails. */
-  reuse(file: BackupFile): Promise<boolean>;
-  /** Stores a checked file of the folder. */
-  keep(file: BackupFile): Promise<void>;
-  /** Makes all stored files a backup, atomically. */
-  finish(manifest: Omit<BackupManifest, "format">): Promise<void>;
-  /** Removes the parts of an incomplete backup. */
-  discard(): Promise<void>;
-}
+export type BackupStore = Awaited<ReturnType<typeof folderStore>>;
 
 /**
- * A folder as a store of backups. Links the files that `earlier` has, so that they take no more disk space. Throws a
- * Refusal if the folder is not empty.
+ * Makes the folder of a backup, which links the files that `earlier` has, so that they take no more disk space. Throws
+ * a Refusal if the folder is not empty.
  */
-export async function folderStore(folder: string, earlier: string | undefined): Promise<BackupStore> {
+export async function folderStore(folder: string, earlier: string | undefined) {
   const known = new Map(earlier ? readManifest(earlier).files.map((file) => [file.path, file]) : []);
   const wasThere = makeEmptyFolder(
     folder,
     await mkdir(folder, { recursive: true, mode: 0o700 }).catch(refuseTo(folder)),
   );
   return {
+    /** The folder that files are copied into and checked in. */
     folder,
-    known,
-    async reuse({ path, bytes }) {
+    /** The files of the earlier backup, by path. */
+    known: known as ReadonlyMap<string, BackupFile>,
+    /** Takes a file of the earlier backup into this one; false if that fails. */
+    async reuse({ path, bytes }: BackupFile): Promise<boolean> {
       return earlier !== undefined && (await isLinked(join(earlier, path), join(folder, path), bytes));
     },
-    keep: ({ path }) => makeDurable(join(folder, path)),
-    async finish(manifest) {
+    /** Makes all files a backup, atomically. */
+    async finish(manifest: Omit<BackupManifest, "format">): Promise<void> {
       const classes = new Set(manifest.files.map(({ path }) => dirname(path)));
       for (const name of classes) await makeDurable(join(folder, name));
       await writeManifest(folder, manifest);
     },
-    async discard() {
+    /** Removes the parts of an incomplete backup. */
+    async discard(): Promise<void> {
       const made = wasThere ? readdirSync(folder).filter((name) => name !== "lost+found") : [""];
       for (const name of made) await rm(join(folder, name), { recursive: true, force: true }).catch(() => {});
     },

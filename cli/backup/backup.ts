@@ -9,7 +9,7 @@ import { shareFolders } from "../serve/shares.ts";
 import { uniqueKeyOf } from "../serve/workerd.ts";
 import { Copier, filesOf } from "./backup-copier.ts";
 import { type BucketFiles, METADATA_FILE } from "./backup-manifest.ts";
-import { type BackupStore, folderStore } from "./backup-store.ts";
+import { folderStore } from "./backup-store.ts";
 
 /**
  * `backup`: a copy of a data folder, also of one that a process writes to meanwhile. It does not call that process, and
@@ -30,8 +30,9 @@ export interface BackupOptions {
   since?: string | undefined;
 }
 
-/** The figures of a backup. */
-export interface Backup {
+export interface BackupResult {
+  /** Absolute. */
+  folder: string;
   objects: number;
   /** The objects among them that come from an earlier backup. */
   unchanged: number;
@@ -40,11 +41,6 @@ export interface Backup {
   damaged: string[];
   /** Files whose bytes are in a bucket, and not in the backup. */
   inBuckets: BucketFiles;
-}
-
-export interface BackupResult extends Backup {
-  /** Absolute. */
-  folder: string;
 }
 
 const CLASS_FOLDER = /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/;
@@ -60,22 +56,12 @@ export async function backup({ data, into, since }: BackupOptions): Promise<Back
   }
   checkThereIsData(source);
   const store = await folderStore(folder, since === undefined ? undefined : resolve(since));
-  return { folder, ...(await backUp(source, store, since === undefined)) };
-}
-
-/**
- * Backs a data folder up into a store. `needsAll`: the store's disk must have as much free as the data folder has. Throws a Refusal as
- * `backup` does.
- */
-export async function backUp(data: string, store: BackupStore, needsAll: boolean): Promise<Backup> {
-  const source = resolve(data);
   const startedAt = new Date();
   try {
-    checkThereIsData(source);
     const classes = classFolders(source);
     const marker = checkMarker(source);
     const copier = new Copier(source, store);
-    if (needsAll) await checkFreeDisk(source, classes, store.folder);
+    if (since === undefined) await checkFreeDisk(source, classes, store.folder);
     await copier.copyDirectoriesBefore();
     for (const name of classes) await copier.copyClass(name);
     await copier.end();
@@ -92,7 +78,7 @@ export async function backUp(data: string, store: BackupStore, needsAll: boolean
       in_buckets: inBuckets,
     });
     const objects = files.filter(({ path }) => basename(path) !== METADATA_FILE).length;
-    return { objects, unchanged, bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), damaged, inBuckets };
+    return { folder, objects, unchanged, bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), damaged, inBuckets };
   } catch (error) {
     const fault = await faultText(error, store.folder);
     await store.discard();

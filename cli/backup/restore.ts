@@ -1,7 +1,6 @@
-import { readdirSync } from "node:fs";
-import { mkdir, rename, rm, rmdir } from "node:fs/promises";
+import { readdirSync, statSync } from "node:fs";
+import { copyFile, mkdir, rename, rm, rmdir } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import type { Environment } from "../configuration/environment.ts";
 import { isOwnFile, openDataFolder, UNFINISHED_RESTORE, writeMarker } from "../serve/data-folder.ts";
 import { faultText, refuseFullDisk } from "../serve/disk.ts";
 import { EXIT, Refusal } from "../serve/refusal.ts";
@@ -14,9 +13,10 @@ import {
   faultIn,
   METADATA_FILE,
   makeDurable,
+  readManifest,
   sha256Of,
 } from "./backup-manifest.ts";
-import { type BackupSource, backupAt } from "./backup-source.ts";
+import { backupAt } from "./backup-series.ts";
 
 /**
  * `restore`: a backup into an empty data folder. Files are copied and checked in a folder beside their final place, and
@@ -24,12 +24,10 @@ import { type BackupSource, backupAt } from "./backup-source.ts";
  */
 
 export interface RestoreOptions {
-  /** The backup's folder, or a series of backups: a folder, or `s3://BUCKET/PREFIX`. */
+  /** The backup's folder, or that of a series of backups. */
   from: string;
   /** The stamp within a series; by default the newest. */
   at?: string | undefined;
-  /** The environment with the variables of a bucket. */
-  environment?: Environment;
   /** The data folder: one that does not exist, or is empty. */
   data: string;
 }
@@ -58,13 +56,15 @@ const MAX_NAMED = 5;
  * Throws a Refusal if the backup is incomplete or of a version that this one does not follow, or the data folder is in use, not empty, or
  * cannot be written; then the data folder is unchanged.
  */
-export async function restore({ from, at, environment = {}, data }: RestoreOptions): Promise<RestoreResult> {
-  const source = await backupAt(from, at, environment);
-  const { manifest, name } = source;
+export async function restore({ from, at, data }: RestoreOptions): Promise<RestoreResult> {
+  const source = backupAt(from, at);
+  const manifest = readManifest(source);
   const { files, started_at: startedAt, in_buckets: inBuckets } = manifest;
-  checkWrittenBy(manifest, `The backup ${name}`);
-  const missing = await source.missing(files);
-  if (missing.length > 0) throw notWhole(name, missing);
+  checkWrittenBy(manifest, `The backup ${source}`);
+  const missing = files.filter(
+    ({ path, bytes }) => statSync(join(source, path), { throwIfNoEntry: false })?.size !== bytes,
+  );
+  if (missing.length > 0) throw notWhole(source, missing);
   checkEmpty(resolve(data));
   // From here on no other process has the folder.
   const folder = await openDataFolder(data, { isRestore: true });
@@ -109,13 +109,13 @@ function checkEmpty(folder: string): void {
   throw new Refusal(EXIT.usage, `The data folder ${folder} is not empty. A restore needs an empty one.`);
 }
 
-async function copyAll(from: BackupSource, to: string, files: readonly BackupFile[]): Promise<void> {
+async function copyAll(from: string, to: string, files: readonly BackupFile[]): Promise<void> {
   const folders = [...new Set(files.map(({ path }) => dirname(path)))];
   for (const name of folders) await mkdir(join(to, name), { recursive: true, mode: 0o700 });
   await eachOf(files, AT_ONCE, async (file) => {
     const copy = join(to, file.path);
-    await from.copy(file, copy);
-    if ((await sha256Of(copy)) !== file.sha256 || faultIn(copy)) throw notWhole(from.name, [file]);
+    await copyFile(join(from, file.path), copy);
+    if ((await sha256Of(copy)) !== file.sha256 || faultIn(copy)) throw notWhole(from, [file]);
     await makeDurable(copy);
   });
   for (const name of folders) await makeDurable(join(to, name));
