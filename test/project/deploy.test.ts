@@ -85,14 +85,17 @@ describe("compose.yaml", () => {
     const published = Object.keys(compose.services).filter((name) => compose.services[name].ports);
     expect(published).toEqual(["caddy"]);
     const networks = Object.fromEntries(
-      Object.entries<{ networks: string[] }>(compose.services).map(([name, service]) => [name, service.networks]),
+      Object.entries<{ networks?: string[]; network_mode?: string }>(compose.services).map(([name, service]) => [
+        name,
+        service.networks ?? service.network_mode,
+      ]),
     );
     expect(networks).toEqual({
       caddy: ["front"],
       "responses-edge": ["front", "models", "search"],
       vllm: ["models"],
       searxng: ["search"],
-      backup: ["backup"],
+      backup: "none",
     });
   });
 
