@@ -154,8 +154,7 @@ export async function acceptCreate(
   }
   const address = name ? namedTurnAddress(name, place) : newTurnAddress(place.home, place.tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
-  const { counted } = identity;
-  if (counted) scope.admit(await admit(caller, counted, request, input, address, { kind: kindOf, makesTurn, prompts }));
+  if (identity.counted) scope.admit(await admit(caller, request, input, address, { kind: kindOf, makesTurn, prompts }));
   return {
     caller,
     request,

@@ -6,10 +6,8 @@ import type { InputItem, Item } from "@responses-edge/responses-api/items/regist
 import {
   type Amounts,
   costOf,
-  limitExceeded,
   NOTHING_STORED,
   type Reservation,
-  rateHeaders,
   type Stored,
   TENANT,
   takeTogether,
@@ -17,8 +15,9 @@ import {
 } from "@responses-edge/usage-limits";
 import type { Identity } from "../contract/grants.ts";
 import { ROW_BYTES } from "../store/home/home-stored.ts";
-import { allowanceOf, type EndUserFields, endUserAllowance, endUserOf } from "../store/limits/allowances.ts";
+import { allowanceOf, type EndUserFields, endUserOf } from "../store/limits/allowances.ts";
 import { fullShares } from "../store/limits/disk-share.ts";
+import { limitExceeded, rateHeaders } from "../store/limits/refusal.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/limits/run-quota.ts";
 import { type UsedTurn, usageOfTurn } from "../store/limits/usage.ts";
 import type { Caller } from "./transport.ts";
@@ -39,6 +38,8 @@ export interface Admission<Used = UsedTurn> {
 /** A foreground turn, a run in its home, or a request that asks no model to generate. */
 export type AdmissionKind = "turn" | "run" | "count";
 
+type Countable = Pick<Caller, "identity" | "quotas" | "waitUntil" | "counting">;
+
 /**
  * Counts a request that was not admitted, as one of `kind`. Undefined where it is counted at once, or where nothing
  * counts requests. Throws, or rejects with, the 429 of a limit and the 503 where limits cannot be checked.
@@ -47,9 +48,13 @@ export function countRequest(
   { identity, quotas, waitUntil, counting }: Countable,
   kind: "requests" | "reads",
 ): Promise<void> | undefined {
-  if (counting.isDone || !identity.counted) return undefined;
+  const { counted } = identity;
+  if (counting.isDone || !counted) return undefined;
   counting.isDone = true;
-  return allowanceOf(identity, quotas)?.count(kind, identity.counted, waitUntil);
+  const taken = allowanceOf(identity, counted, quotas).take({ [kind]: 1 }, counted, waitUntil);
+  if (taken instanceof Promise) return taken.then((reservation) => reservation.end([]));
+  taken.end([]);
+  return undefined;
 }
 
 /**
@@ -68,25 +73,139 @@ export async function countedWork<T>(
   }
 }
 
-type Countable = Pick<Caller, "identity" | "quotas" | "waitUntil" | "counting">;
+/** The output tokens that are expected of a request without a limit. */
+const EXPECTED_TOKENS = 1_024;
+
+/** Millionths of a dollar. A model without a price needs this much, so that a budget that is used up refuses it, too. */
+const LEAST_COST = 0.001;
 
 /**
- * Admits a request whose caller's use is counted. Rejects with the 429 of a limit, and with the 503 where limits cannot
- * be checked: without them no request is admitted.
+ * Admits a request whose caller's use is counted, for its prompt and its maximum output, which are estimated. `prompts`:
+ * how often the model is asked. Rejects with the 429 of a limit, and with the 503 where limits cannot be checked: without
+ * them no request is admitted.
  */
-export function admit(
+export async function admit(
   caller: Caller,
-  counted: Counted,
   request: CreateRequest,
   input: readonly InputItem[],
   address: TurnAddress,
   { kind, makesTurn, prompts }: { kind: AdmissionKind; makesTurn: boolean; prompts: number },
 ): Promise<Admission> {
-  caller.counting.isDone = true;
-  const isReserved = kind !== "count" && limitsTokens(counted, caller.identity);
-  const need = new Need(caller, request, input, { isReserved, prompts });
-  if (kind === "run") return admitRun(caller, counted, request, address, need);
-  return admitTurn(caller, counted, request, need, makesTurn ? need.stored : NOTHING_STORED);
+  const { identity, config, tell } = caller;
+  const { prices, reservedOutputTokens } = config.keys;
+  const { model, max_output_tokens: most } = request;
+  const lengthOf = (items: readonly (InputItem | Item)[]) => prompts * (estimateFrame(request) + estimateTokens(items));
+  // If tokens are not limited, the items are read only where the turn is cut off.
+  const isReserved = kind !== "count" && limitsTokens(identity);
+  const tokensOf = (items: readonly (InputItem | Item)[]) => {
+    if (!isReserved) return { tokens: 0, cost: 0 };
+    const used = { input: lengthOf(items), cached: 0, output: most ?? reservedOutputTokens };
+    return { tokens: used.input + used.output, cost: Math.max(costOf(model ?? "", used, prices), LEAST_COST) };
+  };
+  if (kind === "run") {
+    const need = { ...tokensOf(input), stored: storedBy(caller, request), estimatedInput: lengthOf(input) };
+    return admitRun(caller, request, address, need);
+  }
+  const stored = makesTurn ? storedBy(caller, request) : NOTHING_STORED;
+  const reservation = await taken(caller, { ...tokensOf(input), ...stored, requests: 1, slots: 1 }, request);
+  tell?.(rateHeaders(reservation.status));
+  let known: readonly (InputItem | Item)[] = input;
+  const expect = (items: readonly Item[]) => {
+    known = items;
+    const { tokens, cost } = tokensOf(items);
+    return reservation.raise(tokens, cost);
+  };
+  return {
+    expect: isReserved ? expect : undefined,
+    end(result) {
+      if (!result) return reservation.end([]);
+      // If the request named no model, this one answered.
+      const answered = model ?? (JSON.parse(result.closed.head) as { model?: string }).model ?? "unknown";
+      const asked = { model: answered, estimatedInput: () => lengthOf(known) };
+      reservation.end(usageOfTurn(result, asked, prices));
+    },
+  };
+}
+
+/** The approximate bytes and responses that a turn stores: input and output. */
+function storedBy({ bodyLength }: Caller, { store, conversation, max_output_tokens: most }: CreateRequest): Stored {
+  if (store === false && conversation == null) return NOTHING_STORED;
+  const bytes = bodyLength + ROW_BYTES + BYTES_PER_TOKEN * (most ?? EXPECTED_TOKENS);
+  return { ...NOTHING_STORED, stored_bytes: bytes, stored_responses: store === false ? 0 : 1 };
+}
+
+/**
+ * Takes what a request needs from the limits of its key, and from those of its end user where the request names one and
+ * end users are limited.
+ */
+async function taken(
+  { identity, quotas, waitUntil, counting }: Caller,
+  amounts: Partial<Amounts>,
+  fields: EndUserFields,
+): Promise<Reservation> {
+  const { counted, endUser: limits } = identity;
+  if (!counted) throw new TypeError(`${identity.tenant}:${identity.keyId} is not counted.`);
+  counting.isDone = true;
+  const take = () => allowanceOf(identity, counted, quotas).take(amounts, counted, waitUntil);
+  const endUser = endUserOf(identity, fields);
+  if (!endUser || !limits) return take();
+  const own = allowanceOf(identity, limits, quotas, endUser);
+  return takeTogether([() => own.take(amounts, limits, waitUntil), take]);
+}
+
+/** The home knows what the run continues, so the prompt is not reserved any further here. */
+async function admitRun(
+  { identity, quotas, waitUntil, tell, counting }: Caller,
+  { model, ...fields }: CreateRequest,
+  { home, turn }: TurnAddress,
+  need: Pick<RunReservation, "tokens" | "cost" | "stored" | "estimatedInput">,
+): Promise<Admission> {
+  const { tenant, keyId, counted } = identity;
+  if (!counted) throw new TypeError(`${tenant}:${keyId} is not counted.`);
+  counting.isDone = true;
+  const endUser = endUserOf(identity, fields);
+  const reservation: RunReservation = {
+    ...{ holder: `run:${home}${turn}`, tenant, keyId, limits: counted, ...need },
+    ...(model != null && { model }),
+    ...(endUser && identity.endUser && { endUser: { ...endUser, limits: identity.endUser } }),
+  };
+  const stub = quotas.getByName(tenant);
+  tell?.(rateHeaders(await reserveRun(reservation, stub)));
+  return {
+    reservation,
+    end() {
+      // If this fails, the reservation ends by itself once the run has not reported for a while.
+      waitUntil(endRun(reservation, stub, [], false).catch(() => {}));
+    },
+  };
+}
+
+/**
+ * Admits a request to one of vLLM's own endpoints. `most` is the most that it will take, and `kind` the kind of usage;
+ * `fields` name its end user. Undefined where nothing is counted. Throws as `admit` does.
+ */
+export async function admitPassed(
+  caller: Caller,
+  { model, kind, most }: { model: string; kind: UsageKind; most: () => TokenCount },
+  fields: EndUserFields,
+): Promise<Admission<TokenCount> | undefined> {
+  const { identity, config, tell } = caller;
+  if (!identity.counted) return undefined;
+  const costIn = (count: TokenCount) => costOf(model, count, config.keys.prices);
+  const amounts: Partial<Amounts> = { requests: 1, slots: 1 };
+  if (limitsTokens(identity)) {
+    const count = most();
+    amounts.tokens = count.input + count.output;
+    amounts.cost = Math.max(costIn(count), LEAST_COST);
+  }
+  const reservation = await taken(caller, amounts, fields);
+  tell?.(rateHeaders(reservation.status));
+  return { end: (used) => reservation.end(used ? [{ kind, model, requests: 1, ...used, cost: costIn(used) }] : []) };
+}
+
+function limitsTokens({ counted, endUser }: Identity): boolean {
+  const all = [counted?.tenant, counted?.key, endUser?.tenant, endUser?.key];
+  return all.some((limits) => limits?.tokens_per_minute != null || limits?.budget != null);
 }
 
 /**
@@ -99,11 +218,11 @@ export async function admitStored(
   conversations: number,
 ): Promise<Disposable | undefined> {
   const { identity, quotas, waitUntil } = caller;
-  if (fullShares.has(identity.tenant)) await checkShare(caller);
-  const allowance = allowanceOf(identity, quotas);
-  if (!allowance || !identity.counted || identity.storingKey === undefined) return undefined;
+  const { counted, storingKey, tenant } = identity;
+  if (fullShares.has(tenant)) await checkShare(caller);
+  if (!counted || storingKey === undefined) return undefined;
   const need = { stored_bytes: bytes + ROW_BYTES, stored_conversations: conversations };
-  const reservation = await allowance.take(need, identity.counted, waitUntil);
+  const reservation = await allowanceOf(identity, counted, quotas).take(need, counted, waitUntil);
   return { [Symbol.dispose]: () => reservation.end([]) };
 }
 
@@ -119,181 +238,4 @@ export async function checkShare({ identity, quotas, bodyLength }: Caller): Prom
   }
   const obstacle = { kind: "stored_bytes", of: "tenant", limit, used, wanted: bodyLength + ROW_BYTES } as const;
   throw limitExceeded({ ...obstacle, retryMs: undefined }, {}, { tenant, keyId: TENANT });
-}
-
-/** The output tokens that are expected of a request without a limit. */
-const EXPECTED_TOKENS = 1_024;
-
-/** Millionths of a dollar. A model without a price needs this much, so that a budget that is used up refuses it, too. */
-const LEAST_COST = 0.001;
-
-/** An estimate of the tokens that a request takes: its prompt, and its maximum output. */
-class Need {
-  readonly #caller: Caller;
-  readonly #request: CreateRequest;
-  readonly isReserved: boolean;
-  readonly #prompts: number;
-  #items: readonly (InputItem | Item)[];
-  #input: number | undefined;
-
-  /**
-   * `isReserved`: whether tokens are limited. If they are not, the items are read only where the turn is cut off.
-   * `prompts`: how often the model is asked.
-   */
-  constructor(
-    caller: Caller,
-    request: CreateRequest,
-    items: readonly InputItem[],
-    { isReserved, prompts }: { isReserved: boolean; prompts: number },
-  ) {
-    this.#caller = caller;
-    this.#request = request;
-    this.#items = items;
-    this.isReserved = isReserved;
-    this.#prompts = prompts;
-  }
-
-  /** The items of the prompt that are known so far. */
-  set items(items: readonly Item[]) {
-    this.#items = items;
-    this.#input = undefined;
-  }
-
-  /** Tokens of the prompt. */
-  get input(): number {
-    this.#input ??= this.#prompts * (estimateFrame(this.#request) + estimateTokens(this.#items));
-    return this.#input;
-  }
-
-  get amounts(): { tokens: number; cost: number } {
-    if (!this.isReserved) return { tokens: 0, cost: 0 };
-    const { prices, reservedOutputTokens } = this.#caller.config.keys;
-    const { model, max_output_tokens: most } = this.#request;
-    const output = most ?? reservedOutputTokens;
-    const cost = costOf(model ?? "", { input: this.input, cached: 0, output }, prices);
-    return { tokens: this.input + output, cost: Math.max(cost, LEAST_COST) };
-  }
-
-  /** The approximate bytes and responses that the turn stores: input and output. */
-  get stored(): Stored {
-    const { store, conversation, max_output_tokens: most } = this.#request;
-    if (store === false && conversation == null) return NOTHING_STORED;
-    const bytes = this.#caller.bodyLength + ROW_BYTES + BYTES_PER_TOKEN * (most ?? EXPECTED_TOKENS);
-    return { ...NOTHING_STORED, stored_bytes: bytes, stored_responses: store === false ? 0 : 1 };
-  }
-}
-
-async function admitTurn(
-  caller: Caller,
-  counted: Counted,
-  request: CreateRequest,
-  need: Need,
-  stored: Stored,
-): Promise<Admission> {
-  const { config } = caller;
-  const amounts = { ...need.amounts, ...stored, requests: 1, slots: 1 };
-  const reservation = await taken(caller, counted, amounts, request);
-  caller.tell?.(rateHeaders(reservation.status));
-  const expect = (items: readonly Item[]) => {
-    need.items = items;
-    const { tokens, cost } = need.amounts;
-    return reservation.raise(tokens, cost);
-  };
-  return {
-    expect: need.isReserved ? expect : undefined,
-    end(result) {
-      if (!result || !counted.tellsUsage) return reservation.end([]);
-      // The request named no model: this one answered.
-      const model = request.model ?? (JSON.parse(result.closed.head) as { model?: string }).model ?? "unknown";
-      const asked = { model, estimatedInput: () => need.input };
-      reservation.end(usageOfTurn(result, asked, config.keys.prices));
-    },
-  };
-}
-
-/**
- * Takes what a request needs from the limits of its key, and from those of its end user where the request names one and
- * end users are limited.
- */
-async function taken(
-  { identity, quotas, waitUntil }: Caller,
-  counted: Counted,
-  amounts: Partial<Amounts>,
-  fields: EndUserFields,
-): Promise<Reservation> {
-  const allowance = allowanceOf(identity, quotas);
-  if (!allowance) throw new TypeError(`${identity.tenant}:${identity.keyId} is not counted.`);
-  const take = () => allowance.take(amounts, counted, waitUntil);
-  const endUser = endUserOf(identity, fields);
-  const { endUser: limits } = identity;
-  if (!endUser || !limits) return take();
-  const own = endUserAllowance(identity, endUser, limits, quotas);
-  return takeTogether([() => own.take(amounts, limits, waitUntil), take]);
-}
-
-/** The home knows what the run continues, so the prompt is not reserved any further here. */
-async function admitRun(
-  { identity, quotas, waitUntil, tell }: Caller,
-  counted: Counted,
-  { model, ...fields }: CreateRequest,
-  { home, turn }: TurnAddress,
-  need: Need,
-): Promise<Admission> {
-  const { tenant, keyId } = identity;
-  const endUser = endUserOf(identity, fields);
-  const reservation: RunReservation = {
-    holder: `run:${home}${turn}`,
-    tenant,
-    keyId,
-    limits: counted,
-    ...need.amounts,
-    stored: need.stored,
-    estimatedInput: need.input,
-    ...(model != null && { model }),
-    ...(endUser && identity.endUser && { endUser: { ...endUser, limits: identity.endUser } }),
-  };
-  const stub = quotas.getByName(tenant);
-  tell?.(rateHeaders(await reserveRun(reservation, stub)));
-  return {
-    reservation,
-    end() {
-      // If this fails, the reservation ends by itself once the run has not reported for a while.
-      waitUntil(endRun(reservation, stub, [], false).catch(() => {}));
-    },
-  };
-}
-
-type Counted = NonNullable<Identity["counted"]>;
-
-/**
- * Admits a request to one of vLLM's own endpoints. `most` is the most that it will take, and `kind` the kind of usage;
- * `fields` name its end user. Undefined where nothing is counted. Throws as `admit` does.
- */
-export async function admitPassed(
-  caller: Caller,
-  { model, kind, most }: { model: string; kind: UsageKind; most: () => TokenCount },
-  fields: EndUserFields,
-): Promise<Admission<TokenCount> | undefined> {
-  const { identity, config, tell, counting } = caller;
-  const { counted } = identity;
-  if (!counted) return undefined;
-  counting.isDone = true;
-  const { prices } = config.keys;
-  const amountsOf = (count: TokenCount) => ({
-    tokens: count.input + count.output,
-    cost: Math.max(costOf(model, count, prices), LEAST_COST),
-  });
-  const usageOf = (used: TokenCount) => ({ kind, model, requests: 1, ...used, cost: costOf(model, used, prices) });
-  const isReserved = limitsTokens(counted, identity);
-  const amounts = isReserved ? amountsOf(most()) : { tokens: 0, cost: 0 };
-  const reservation = await taken(caller, counted, { ...amounts, requests: 1, slots: 1 }, fields);
-  tell?.(rateHeaders(reservation.status));
-  return {
-    end: (used) => reservation.end(used && counted.tellsUsage ? [usageOf(used)] : []),
-  };
-}
-
-function limitsTokens(counted: Counted, { endUser }: Identity): boolean {
-  const all = [counted.tenant, counted.key, endUser?.tenant, endUser?.key];
-  return all.some((limits) => limits?.tokens_per_minute != null || limits?.budget != null);
 }

@@ -9,7 +9,7 @@ import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/run-ca
 import { judge } from "../assembly/guard.ts";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import type { Config } from "../config/index.ts";
-import { reserveUse, type Used } from "../store/limits/counted-use.ts";
+import { countedUse } from "../store/limits/allowances.ts";
 import { tellRequest } from "../telemetry/content-log.ts";
 import type { Caller } from "./transport.ts";
 
@@ -19,7 +19,7 @@ import type { Caller } from "./transport.ts";
  * 503 of a guard that cannot be asked.
  */
 export async function moderate(caller: Caller, body: unknown): Promise<Moderation> {
-  const { config, tenant, identity, quotas, waitUntil, signal, observation } = caller;
+  const { config, tenant, signal, observation } = caller;
   const { input, model } = parse(moderationRequest, body);
   checkGuard(config, "model", model);
   const { guard } = config;
@@ -35,20 +35,18 @@ export async function moderate(caller: Caller, body: unknown): Promise<Moderatio
   const name = guard?.name ?? "";
   const estimated = estimateTokens(input);
   const read = { kind: "moderations" as const, model: name, tokens: estimated, prices: config.keys.prices };
-  const end = await reserveUse(identity, quotas, read, waitUntil);
-  let used: Used | undefined;
-  try {
+  let used = 0;
+  const asked = async () => {
     const judgements: Judgement[] = [];
     await forEachAtOnce([...texts.entries()], MAX_CONCURRENT_CALLS, async ([index, text]) => {
-      judgements[index] = await judge(
-        { side: "input", text, images: images.map(({ url }) => url) },
-        tenant,
-        config,
-        signal,
-      );
+      const judged = { side: "input" as const, text, images: images.map(({ url }) => url) };
+      judgements[index] = await judge(judged, tenant, config, signal);
     });
-    const tokens = judgements.reduce((sum, each) => sum + (each.tokens ?? 0), 0);
-    used = { tokens: tokens || estimated };
+    used = judgements.reduce((sum, each) => sum + (each.tokens ?? 0), 0) || estimated;
+    return { value: judgements, tokens: used };
+  };
+  try {
+    const judgements = await countedUse(caller, read, asked);
     const results = judgements.map(moderationFields);
     const said = { model: name, input, output: results, createdAt };
     tellRequest(caller, { endpoint: "POST /v1/moderations", ...said, status: "completed" });
@@ -57,8 +55,7 @@ export async function moderate(caller: Caller, body: unknown): Promise<Moderatio
     if (!(error instanceof GuardFault)) throw error;
     throw new ApiError({ status: 503, message: error.message, code: "moderation_unavailable" });
   } finally {
-    end?.(used);
-    const tokens = { input: used?.tokens ?? 0, cached: 0, output: 0, reasoning: 0 };
+    const tokens = { input: used, cached: 0, output: 0, reasoning: 0 };
     if (observation) observation.measured.asked = { model: { name, upstream: name }, tokens };
   }
 }

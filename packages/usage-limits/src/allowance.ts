@@ -1,30 +1,42 @@
-import { type Amounts, NOTHING, plus } from "./amounts.ts";
+import type { Answer, Obstacle, Report, Status, Want } from "./ledger.ts";
 import {
-  Balance,
-  ENDED,
-  Forecast,
+  type Amounts,
+  type CountedLimits,
+  combined,
+  hasAny,
+  KINDS,
   limitedBy,
-  limitedIn,
-  type Open,
-  RENEW_AFTER_MS,
-  type StoredReports,
-} from "./balance.ts";
-import { type CountedLimits, isStoredLimit } from "./limits.ts";
-import type { Answer, Obstacle, Status, Want } from "./limits-ledger.ts";
-import { limitExceeded, limitsUnavailable, type Who } from "./refusal.ts";
-import { type QuotaStub, REPORT_AFTER_MS, Reporter } from "./reporter.ts";
-import { type UsageEntry, usedIn } from "./usage.ts";
+  minus,
+  NOTHING,
+  NOTHING_STORED,
+  plus,
+  STORED_LIMITS,
+} from "./limits.ts";
+import { addUsage, type UsageEntry, usageKey, usedIn } from "./usage.ts";
 
-/** The number of further questions to the quota, and their intervals, while ended requests are not reported yet. */
-const MAX_LOOKS = 10;
-const LOOK_AGAIN_MS = 10;
+/** The ledger of a tenant, in this process or elsewhere. */
+export interface QuotaStub {
+  exchange(report: Report, usage: readonly UsageEntry[]): Promise<Answer>;
+}
 
+/** What an allowance needs of its process. */
+export interface AllowanceSetting {
+  quota: QuotaStub;
+  /** The storage reports of this process. `latest` names the newest one, `isTold` says whether the quota has all up to one. */
+  stored: { latest(): number; isTold(latest: number): boolean };
+  /** The error of a request that a limit does not admit. */
+  refused(obstacle: Obstacle, status: Status): Error;
+  /** The error of requests whose limits cannot be checked, because of `cause` or because the quota does not answer. */
+  unavailable(cause?: unknown): Error;
+}
+
+/** Keeps work alive that outlives a request. */
 type WaitUntil = (promise: Promise<unknown>) => void;
 
 /** A request's part of an allowance, until it ends. */
 export interface Reservation {
   readonly status: Status;
-  /** Takes more tokens, if the prompt turns out longer. Throws the 429 if there are not enough. */
+  /** Takes more tokens, if the prompt turns out longer. Throws, or rejects, as `take` does if there are not enough. */
   raise(tokens: number, cost: number): Promise<void> | undefined;
   /** Gives the unused amounts back. Does nothing the second time. */
   end(usage: readonly UsageEntry[]): void;
@@ -32,241 +44,17 @@ export interface Reservation {
   cancel(): void;
 }
 
-/** The reservation of a request without limits. */
-const FREE: Omit<Reservation, "status"> = { raise: () => undefined, end: () => {}, cancel: () => {} };
-
-/**
- * The amount of a key's limits that an isolate uses without asking, because its quota has reserved it (`balance.ts`). A
- * request takes its need from it, and gives the unused part back. If there is too little, it asks the quota; further
- * requests wait for that answer and are asked for together, so that an isolate has one call in progress for
- * a key, however many requests arrive.
- */
-export class Allowance {
-  readonly #who: Who;
-  #limits: CountedLimits;
-  #limited: Amounts;
-  readonly #balance: Balance;
-  readonly #queue = new Queue();
-  readonly #reporter: Reporter;
-  readonly #forecast = new Forecast(REPORT_AFTER_MS);
-  /** The time since when the quota is being asked, Unix milliseconds. Another number belongs to another asker. */
-  #askingSince: number | undefined;
-  #status: Status = {};
-
-  /** `quota` counts the use of a tenant, `stored` has the storage reports that its quota has not received yet. */
-  constructor(who: Who, limits: CountedLimits, { quota, stored }: { quota: QuotaStub; stored: StoredReports }) {
-    this.#who = who;
-    this.#limits = limits;
-    this.#limited = limitedBy(limits);
-    this.#balance = new Balance(stored);
-    this.#reporter = new Reporter({ key: who.keyId, endUser: who.endUser?.id }, quota);
-  }
-
-  /** Nothing is taken, being asked, or unreported: the allowance can be dropped. */
-  get isIdle(): boolean {
-    return this.#balance.isIdle && this.#queue.isEmpty && !this.#isAsking && this.#reporter.isIdle;
-  }
-
-  /**
-   * Takes a request's need of each limited kind: at once, or when the quota has answered. `limits` are the present
-   * ones. Throws, or rejects with, the 429 of a limit, and the 503 if the quota does not answer. `waitUntil` keeps work
-   * alive that outlives the request.
-   */
-  take(need: Partial<Amounts>, limits: CountedLimits, waitUntil: WaitUntil): Reservation | Promise<Reservation> {
-    this.#learn(limits);
-    if (this.#isFree(need)) return { ...FREE, status: this.#shownStatus() };
-    const open: Open = { taken: NOTHING, seenAt: Date.now() };
-    const asked = this.#obtain({ ...NOTHING, ...need }, open, waitUntil);
-    return asked ? asked.then(() => this.#reservation(open, waitUntil)) : this.#reservation(open, waitUntil);
-  }
-
-  /**
-   * Counts a request without a reservation as one of `kind`. Undefined if that is done at once. Throws, or rejects, as
-   * `take` does.
-   */
-  count(kind: "requests" | "reads", limits: CountedLimits, waitUntil: WaitUntil): Promise<void> | undefined {
-    this.#learn(limits);
-    if (this.#limited[kind] === 0) return undefined;
-    const asked = this.#obtain({ ...NOTHING, [kind]: 1 }, { taken: NOTHING, seenAt: ENDED }, waitUntil);
-    if (asked) return asked.then(() => this.#reportSoon(waitUntil));
-    this.#reportSoon(waitUntil);
-    return undefined;
-  }
-
-  /** No part of the request's need is limited, and its usage is not reported: it holds nothing. */
-  #isFree(need: Partial<Amounts>): boolean {
-    const { tokens, cost } = this.#limited;
-    if (this.#limits.tellsUsage || tokens > 0 || cost > 0) return false;
-    for (const kind in need)
-      if (need[kind as keyof Amounts] !== 0 && this.#limited[kind as keyof Amounts] > 0) return false;
-    return true;
-  }
-
-  #learn(limits: CountedLimits): void {
-    if (limits === this.#limits) return;
-    // Under a lower limit the quota grants less, and it grants nothing of one that is used up.
-    if (JSON.stringify(limits) !== JSON.stringify(this.#limits)) this.#balance.keep(NOTHING);
-    this.#limits = limits;
-    this.#limited = limitedBy(limits);
-  }
-
-  #reservation(open: Open, waitUntil: WaitUntil): Reservation {
-    const timer = setInterval(() => {
-      open.seenAt = Date.now();
-      if (!this.#isAsking && this.#balance.age >= RENEW_AFTER_MS / 2) waitUntil(this.#report());
-    }, RENEW_AFTER_MS);
-    const end = (usage: readonly UsageEntry[], requests = 0) => {
-      if (open.seenAt === ENDED) return;
-      open.seenAt = ENDED;
-      clearInterval(timer);
-      const used = usedIn(usage);
-      this.#balance.end(open, used, requests);
-      this.#reporter.note({ ...used, requests: -requests }, usage);
-      this.#queue.forgetRefusal();
-      this.#handOut();
-      this.#reportSoon(waitUntil);
-    };
-    return {
-      status: this.#shownStatus(),
-      raise: (tokens, cost) => {
-        const { taken } = open;
-        const more = { ...NOTHING, tokens: Math.max(0, tokens - taken.tokens), cost: Math.max(0, cost - taken.cost) };
-        return more.tokens === 0 && more.cost === 0 ? undefined : this.#obtain(more, open, waitUntil);
-      },
-      end: (usage) => end(usage),
-      cancel: () => end([], this.#limited.requests),
-    };
-  }
-
-  /** Takes an amount from the free ones; else gives a promise of it. */
-  #obtain(all: Amounts, open: Open, waitUntil: WaitUntil): Promise<void> | undefined {
-    const isNew = all.requests + all.reads + all.stored_bytes > 0;
-    const wanted: Wanted = { need: limitedIn(all, this.#limited), open, isNew };
-    this.#balance.expire();
-    if (this.#queue.isEmpty && this.#take(wanted)) return undefined;
-    const obstacle = this.#queue.refusalOf(wanted.need);
-    if (obstacle) throw this.#refused(obstacle);
-    const taken = this.#queue.wait(wanted);
-    // The question outlives its request, because others wait for its answer.
-    if (!this.#isAsking) waitUntil(this.#ask());
-    return taken;
-  }
-
-  /** Takes an amount, if it is free: from now on its request holds it, even before the request knows it. */
-  #take({ need, open, isNew }: Wanted): boolean {
-    if (!this.#balance.covers(need)) return false;
-    this.#balance.take(need, open);
-    this.#reporter.note({ requests: need.requests, reads: need.reads });
-    if (isNew) this.#forecast.note(need);
-    return true;
-  }
-
-  /** Serves the waiting requests in their order, as long as there is enough. */
-  #handOut(): void {
-    this.#queue.handOut((wanted) => this.#take(wanted));
-  }
-
-  get #isAsking(): boolean {
-    return this.#askingSince !== undefined && Math.abs(Date.now() - this.#askingSince) < ANSWER_WITHIN_MS;
-  }
-
-  /** Asks until no request waits. Never rejects. */
-  async #ask(): Promise<void> {
-    await this.#asking(async (isAsker) => {
-      let looks = 0;
-      for (let first = this.#queue.first; first && isAsker(); first = this.#queue.first) {
-        this.#balance.forgetDebt();
-        const { obstacle } = await this.#exchange({
-          least: this.#balance.lacking(first.need),
-          needed: this.#balance.lacking(this.#queue.need),
-          soon: this.#forecast.advance(this.#limited),
-        });
-        this.#handOut();
-        const isStored = obstacle !== undefined && isStoredLimit(obstacle.kind);
-        if (isStored && this.#balance.awaitsHomes && looks < MAX_LOOKS) {
-          // The only obstacle may be holds of ended requests, which are reported in a moment.
-          looks += 1;
-          await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
-          continue;
-        }
-        looks = 0;
-        if (obstacle && this.#queue.first === first) this.#queue.refuse(obstacle, (each) => this.#refused(each));
-      }
-    });
-  }
-
-  /** Runs a question to the quota, one at a time. A failure refuses all waiting requests. Never rejects. */
-  async #asking(work: (isAsker: () => boolean) => Promise<void>): Promise<void> {
-    const since = Date.now();
-    this.#askingSince = since;
-    const isAsker = () => this.#askingSince === since;
-    try {
-      await work(isAsker);
-    } catch (error) {
-      this.#queue.fail(limitsUnavailable(error));
-    } finally {
-      if (isAsker()) this.#askingSince = undefined;
-    }
-  }
-
-  #refused(obstacle: Obstacle) {
-    return limitExceeded(obstacle, this.#status, this.#who);
-  }
-
-  /** Reports usage, and takes the granted amounts. Rejects if the quota does not answer. */
-  async #exchange(want: Want | undefined): Promise<Answer> {
-    this.#balance.forgetDebt();
-    this.#balance.forgetDead();
-    const answer = await this.#reporter.exchange({ limits: this.#limits, held: this.#balance.held, want });
-    this.#balance.promise(answer.obstacle ? undefined : answer.granted);
-    this.#status = answer.status;
-    return answer;
-  }
-
-  #reportSoon(waitUntil: WaitUntil): void {
-    const report = async () => !this.#isAsking && (await this.#report()) && !this.#balance.awaitsHomes;
-    this.#reporter.reportSoon(report, waitUntil);
-  }
-
-  /**
-   * Reports usage, and keeps only the amounts that will be needed soon. Gives false if the quota has not received it.
-   * Never rejects.
-   */
-  async #report(): Promise<boolean> {
-    let isHeard = true;
-    await this.#asking(async () => {
-      this.#balance.keep(this.#forecast.advance(this.#limited));
-      await this.#exchange(undefined).catch(() => {
-        isHeard = false;
-      });
-      this.#handOut();
-    });
-    if (!this.#queue.isEmpty) await this.#ask();
-    return isHeard;
-  }
-
-  /** The quota's status, with the amounts that this isolate may still use. */
-  #shownStatus(): Status {
-    const { requests, tokens } = this.#status;
-    const { free } = this.#balance;
-    return {
-      requests: requests && { ...requests, remaining: Math.min(requests.limit, requests.remaining + free.requests) },
-      tokens: tokens && { ...tokens, remaining: Math.min(tokens.limit, tokens.remaining + free.tokens) },
-    };
-  }
+/** A request in progress, and its amounts. */
+interface Open {
+  taken: Amounts;
+  /** The last sign of life, Unix milliseconds; undefined once it has ended. */
+  seenAt: number | undefined;
 }
 
-/** The maximum wait of a request for an answer: the platform may have ended the request that asks. */
-const ANSWER_WITHIN_MS = 10_000;
-
-/** The time in which a refusal is repeated without asking again, unless an amount comes back before. */
-const REFUSED_FOR_MS = 200;
-
-/** An amount to ask a quota for, and its request. */
+/** An amount that a request wants. `isNew`: it begins, and so may be followed by others that need as much. */
 interface Wanted {
   need: Amounts;
   open: Open;
-  /** False if a running request wants more. */
   isNew: boolean;
 }
 
@@ -275,79 +63,344 @@ interface Waiter extends Wanted {
   reject(error: unknown): void;
 }
 
-/** The requests that wait for a quota's answer, in their order, and its last refusals. */
-export class Queue {
-  #waiters: Waiter[] = [];
+/** The quota frees the hold of an isolate that is silent for this long. */
+const LIFETIME_MS = 60_000;
+
+/** The interval at which an isolate reports for a longer request. */
+const RENEW_AFTER_MS = 20_000;
+
+/** The delay of a report after the first ended request, and the attempts if the quota does not answer. */
+const REPORT_AFTER_MS = 1_000;
+const MAX_REPORTS = 10;
+
+/** The maximum wait of a request for an answer: the platform may have ended the request that asks. */
+const ANSWER_WITHIN_MS = 10_000;
+
+/** How long a refusal is repeated without asking again, unless an amount comes back before. */
+const REFUSED_FOR_MS = 200;
+
+/** The number of further questions to the quota, and their intervals, while what ended requests have stored is not reported. */
+const MAX_LOOKS = 10;
+const LOOK_AGAIN_MS = 10;
+
+/** The maximum of requests whose need is reserved in advance, and the number from which a caller is a frequent one. */
+const MAX_ADVANCE = 1_000;
+const FREQUENT = 3;
+
+/** A random id of the isolate, which has no name of its own. Made by the first request: no isolate may draw one before. */
+let holder: string | undefined;
+
+/**
+ * The amounts of a key's limits that its quota has leased to this isolate. A request takes its need from them, and gives
+ * the unused part back. If there is too little, the allowance asks the quota; further requests wait for that answer and
+ * are asked for together, so that an isolate has one call in progress for a key, however many requests arrive.
+ */
+export class Allowance {
+  readonly #account: Pick<Report, "key" | "endUser">;
+  readonly #setting: AllowanceSetting;
+  #limits: CountedLimits;
+  #limited: Amounts;
+  /** Leased, and not taken. Negative where requests have used more than they had taken. */
+  #free: Amounts = { ...NOTHING };
+  /** When the quota has last answered, Unix milliseconds. */
+  #heardAt = 0;
+  readonly #open = new Set<Open>();
+  /** What ended requests had reserved to store, until the quota has the reports up to `latest`. */
+  #settled: { taken: Amounts; latest: number }[] = [];
+  /** Used, and not reported yet. */
+  #used: Amounts = { ...NOTHING };
+  #usage = new Map<string, UsageEntry>();
+  #reports = 0;
+  /** The time of the next report, Unix milliseconds; undefined if none is due. */
+  #due: number | undefined;
+  #waiting: Waiter[] = [];
   #refusal: { obstacle: Obstacle; until: number } | undefined;
+  /** The time since when the quota is being asked, Unix milliseconds; 0 if it is not. Another number belongs to another asker. */
+  #askingSince = 0;
+  /** The needs of new requests: a sum that halves every second. */
+  #recent = { count: 0, need: { ...NOTHING } as Amounts, at: 0 };
+  #status: Status = {};
 
-  get isEmpty(): boolean {
-    return this.#waiters.length === 0;
+  constructor(account: Pick<Report, "key" | "endUser">, limits: CountedLimits, setting: AllowanceSetting) {
+    this.#account = account;
+    this.#setting = setting;
+    this.#limits = limits;
+    this.#limited = limitedBy(limits);
   }
 
-  get first(): Wanted | undefined {
-    return this.#waiters[0];
+  /** Nothing is taken, being asked, or unreported: the allowance can be dropped. */
+  get isIdle(): boolean {
+    return (
+      this.#open.size + this.#settled.length + this.#waiting.length === 0 && !this.#isAsking && !this.#isUnreported
+    );
   }
 
-  /** The sum of all waiting needs. */
-  get need(): Amounts {
-    return this.#waiters.reduce((sum, { need }) => plus(sum, need), NOTHING);
+  get #isUnreported(): boolean {
+    return this.#usage.size > 0 || KINDS.some((kind) => this.#used[kind] !== 0);
   }
 
-  /** Waits for its turn. Rejects with the 429 of a limit, and the 503 if no answer arrives in time. */
-  wait(wanted: Wanted): Promise<void> {
+  get #isAsking(): boolean {
+    return Math.abs(Date.now() - this.#askingSince) < ANSWER_WITHIN_MS;
+  }
+
+  /**
+   * Takes a request's need of each limited kind: at once, or when the quota has answered. `limits` are the present ones.
+   * Throws, or rejects with, the errors of its setting: of a limit, and of a quota that does not answer.
+   */
+  take(need: Partial<Amounts>, limits: CountedLimits, waitUntil: WaitUntil): Reservation | Promise<Reservation> {
+    this.#learn(limits);
+    const open: Open = { taken: NOTHING, seenAt: Date.now() };
+    const asked = this.#obtain({ ...NOTHING, ...need }, open, waitUntil);
+    return asked ? asked.then(() => this.#reservation(open, waitUntil)) : this.#reservation(open, waitUntil);
+  }
+
+  #learn(limits: CountedLimits): void {
+    if (limits === this.#limits) return;
+    // Under a lower limit the quota grants less, and it grants nothing of one that is used up.
+    if (JSON.stringify(limits) !== JSON.stringify(this.#limits)) this.#keep(NOTHING);
+    this.#limits = limits;
+    this.#limited = limitedBy(limits);
+  }
+
+  #reservation(open: Open, waitUntil: WaitUntil): Reservation {
+    const timer = setInterval(() => {
+      open.seenAt = Date.now();
+      if (!this.#isAsking && Date.now() - this.#heardAt >= RENEW_AFTER_MS / 2) waitUntil(this.#ask());
+    }, RENEW_AFTER_MS);
+    const end = (usage: readonly UsageEntry[], requests = 0) => {
+      if (open.seenAt === undefined) return;
+      clearInterval(timer);
+      this.#end(open, usage, requests);
+      this.#reportSoon(waitUntil);
+    };
+    return {
+      status: this.#shownStatus(),
+      raise: (tokens, cost) => {
+        const more = combined({ ...NOTHING, tokens, cost }, open.taken, (all, taken) => Math.max(0, all - taken));
+        return hasAny(more) ? this.#obtain(more, open, waitUntil) : undefined;
+      },
+      end: (usage) => end(usage),
+      cancel: () => end([], this.#limited.requests),
+    };
+  }
+
+  /** Ends a request with its usage. `requests`: the number of counted requests that it gives back. */
+  #end(open: Open, usage: readonly UsageEntry[], requests: number): void {
+    open.seenAt = undefined;
+    const used = { ...NOTHING, ...usedIn(usage), requests: -requests };
+    if (this.#open.delete(open)) {
+      const back = { ...open.taken, ...NOTHING_STORED };
+      this.#free = plus(this.#free, back);
+      const taken = minus(open.taken, back);
+      if (hasAny(taken)) this.#settled.push({ taken, latest: this.#setting.stored.latest() });
+    }
+    this.#free = minus(this.#free, used);
+    this.#used = plus(this.#used, used);
+    for (const entry of usage) this.#noteUsage(entry);
+    this.#refusal = undefined;
+    this.#handOut();
+  }
+
+  #noteUsage(entry: UsageEntry): void {
+    const key = usageKey(entry);
+    const before = this.#usage.get(key);
+    this.#usage.set(key, before ? addUsage(before, entry) : entry);
+  }
+
+  /** Takes an amount from the free ones; else gives a promise of it. */
+  #obtain(all: Amounts, open: Open, waitUntil: WaitUntil): Promise<void> | undefined {
+    const isNew = all.requests + all.reads + all.stored_bytes > 0;
+    const wanted = { need: combined(all, this.#limited, (amount, isLimited) => amount * isLimited), open, isNew };
+    // The quota may give free amounts to others before this isolate reports.
+    if (Math.abs(Date.now() - this.#heardAt) > LIFETIME_MS - RENEW_AFTER_MS) this.#keep(NOTHING);
+    if (this.#waiting.length === 0 && this.#hasTaken(wanted)) return undefined;
+    const { obstacle, until = 0 } = this.#refusal ?? {};
+    const left = until - Date.now();
+    if (obstacle && wanted.need[amountOf(obstacle)] > 0 && left > 0 && left <= REFUSED_FOR_MS)
+      throw this.#setting.refused(obstacle, this.#status);
+    const taken = this.#wait(wanted);
+    // The question outlives its request, because others wait for its answer.
+    if (!this.#isAsking) waitUntil(this.#ask());
+    return taken;
+  }
+
+  /** Waits for its turn. Rejects with the error of a limit, or of a quota that does not answer in time. */
+  #wait(wanted: Wanted): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const waiter: Waiter = { ...wanted, resolve, reject };
-    this.#waiters.push(waiter);
+    this.#waiting.push(waiter);
     const timer = setTimeout(() => {
-      this.#waiters = this.#waiters.filter((each) => each !== waiter);
-      reject(limitsUnavailable());
+      this.#waiting = this.#waiting.filter((each) => each !== waiter);
+      reject(this.#setting.unavailable());
     }, ANSWER_WITHIN_MS);
     return promise.finally(() => clearTimeout(timer));
   }
 
-  /** Admits waiting requests in their order, as long as `take` can serve the first. */
-  handOut(take: (wanted: Wanted) => boolean): void {
-    for (let first = this.#waiters[0]; first && take(first); first = this.#waiters[0]) {
-      this.#waiters.shift();
+  /** Takes an amount, if it is free: from now on its request holds it, even before the request knows it. */
+  #hasTaken({ need, open, isNew }: Wanted): boolean {
+    if (KINDS.some((kind) => need[kind] > Math.max(0, this.#free[kind]))) return false;
+    const counts = { ...NOTHING, requests: need.requests, reads: need.reads };
+    this.#free = minus(this.#free, need);
+    this.#used = plus(this.#used, counts);
+    // Its request may have ended since.
+    if (open.seenAt === undefined) this.#free = plus(this.#free, minus(need, counts));
+    else {
+      open.taken = plus(open.taken, minus(need, counts));
+      this.#open.add(open);
+    }
+    if (isNew) {
+      const recent = this.#recentNeeds();
+      this.#recent = { count: recent.count + 1, need: plus(recent.need, need), at: Date.now() };
+    }
+    return true;
+  }
+
+  /** Serves the waiting requests in their order, as long as there is enough for the first. */
+  #handOut(): void {
+    for (let first = this.#waiting[0]; first && this.#hasTaken(first); first = this.#waiting[0]) {
+      this.#waiting.shift();
       first.resolve();
     }
   }
 
-  /** Refuses the first waiting request, and all with the same obstacle, with the error of `refused`. */
-  refuse(obstacle: Obstacle, refused: (obstacle: Obstacle) => Error): void {
-    const [first] = this.#waiters;
-    if (!first) return;
-    const kind = amountOf(obstacle.kind);
-    const isRefused = ({ need }: Waiter) => need[kind] >= first.need[kind];
-    const leaving = this.#waiters.filter(isRefused);
-    this.#waiters = this.#waiters.filter((waiter) => !isRefused(waiter));
+  /** Refuses the first waiting request, and all that need as much of the same kind. */
+  #refuse(obstacle: Obstacle): void {
+    const kind = amountOf(obstacle);
+    const least = this.#waiting[0]?.need[kind] ?? 0;
+    const { refused = [], others = [] } = Object.groupBy(this.#waiting, ({ need }) =>
+      need[kind] >= least ? "refused" : "others",
+    );
+    this.#waiting = others;
     // Every request needs one of these.
     if (kind === "requests" || kind === "reads" || kind === "slots") {
       this.#refusal = { obstacle, until: Date.now() + Math.min(obstacle.retryMs ?? REFUSED_FOR_MS, REFUSED_FOR_MS) };
     }
-    for (const { reject, need } of leaving) reject(refused({ ...obstacle, wanted: need[kind] }));
+    for (const { reject, need } of refused) {
+      reject(this.#setting.refused({ ...obstacle, wanted: need[kind] }, this.#status));
+    }
   }
 
-  /** Refuses all waiting requests, because the quota does not answer. */
-  fail(error: Error): void {
-    for (const { reject } of this.#waiters.splice(0)) reject(error);
+  /**
+   * Asks the quota until no request waits. If none does, reports usage, and keeps only what will be needed soon. False if
+   * the quota has not answered; then all waiting requests are refused. Never rejects.
+   */
+  async #ask(): Promise<boolean> {
+    const since = Date.now();
+    this.#askingSince = since;
+    try {
+      if (this.#waiting.length === 0) {
+        this.#keep(this.#soon());
+        await this.#exchange(undefined);
+        this.#handOut();
+      }
+      for (let looks = 0; this.#waiting.length > 0 && this.#askingSince === since; ) {
+        const [first] = this.#waiting;
+        const { obstacle } = await this.#exchange(first);
+        this.#handOut();
+        const isStored = STORED_LIMITS.some((kind) => kind === obstacle?.kind);
+        if (isStored && this.#settled.length > 0 && looks < MAX_LOOKS) {
+          // The only obstacle may be holds of ended requests, which are reported in a moment.
+          looks += 1;
+          await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+          continue;
+        }
+        looks = 0;
+        if (obstacle && this.#waiting[0] === first) this.#refuse(obstacle);
+      }
+      return true;
+    } catch (error) {
+      const unavailable = this.#setting.unavailable(error);
+      for (const { reject } of this.#waiting.splice(0)) reject(unavailable);
+      return false;
+    } finally {
+      if (this.#askingSince === since) this.#askingSince = 0;
+    }
   }
 
-  /** The obstacle that a need met a moment ago. */
-  refusalOf(need: Amounts): Obstacle | undefined {
-    const { obstacle, until = 0 } = this.#refusal ?? {};
-    const left = until - Date.now();
-    return obstacle && need[amountOf(obstacle.kind)] > 0 && left > 0 && left <= REFUSED_FOR_MS ? obstacle : undefined;
+  /** Reports usage, and takes what the quota grants for `first` and the requests behind it. Rejects if it does not answer. */
+  async #exchange(first: Wanted | undefined): Promise<Answer> {
+    const now = Date.now();
+    // The report counts what was used beyond the lease.
+    this.#free = combined(this.#free, NOTHING, Math.max);
+    this.#settled = this.#settled.filter(({ latest }) => !this.#setting.stored.isTold(latest));
+    // The platform has ended these.
+    for (const open of this.#open) if (now - (open.seenAt ?? 0) > LIFETIME_MS) this.#open.delete(open);
+    const held = [...this.#open, ...this.#settled].reduce((sum, { taken }) => plus(sum, taken), this.#free);
+    const lacking = (need: Amounts) => combined(minus(need, this.#free), NOTHING, Math.max);
+    const want: Want | undefined = first && {
+      least: lacking(first.need),
+      needed: lacking(this.#waiting.reduce((sum, { need }) => plus(sum, need), NOTHING)),
+      soon: this.#soon(),
+    };
+    const [used, usage, due] = [this.#used, this.#usage, this.#due];
+    [this.#used, this.#usage, this.#due] = [{ ...NOTHING }, new Map(), undefined];
+    this.#reports += 1;
+    holder ??= crypto.randomUUID();
+    const report = { ...this.#account, limits: this.#limits, holder, report: this.#reports, held, used, want };
+    try {
+      const answer = await this.#setting.quota.exchange({ ...report, lifetimeMs: LIFETIME_MS }, [...usage.values()]);
+      this.#heardAt = Date.now();
+      if (!answer.obstacle) this.#free = plus(this.#free, answer.granted);
+      this.#status = answer.status;
+      return answer;
+    } catch (error) {
+      // The next report repeats it. If this one has arrived after all, it counts twice, rather than not at all.
+      this.#used = plus(this.#used, used);
+      this.#due ??= due;
+      for (const entry of usage.values()) this.#noteUsage(entry);
+      throw error;
+    }
   }
 
-  /** An amount has come back: refused needs may fit now. */
-  forgetRefusal(): void {
-    this.#refusal = undefined;
+  /** Reports soon, unless a question comes before; again until the quota has heard it, and homes what was stored. */
+  #reportSoon(waitUntil: WaitUntil): void {
+    if (!this.#isUnreported && this.#settled.length === 0 && !hasAny(this.#free)) return;
+    // A timer whose request was ended by the platform never fires.
+    if (this.#due !== undefined && Date.now() < this.#due + REPORT_AFTER_MS) return;
+    const report = async () => {
+      for (let left = MAX_REPORTS; left > 0; left -= 1) {
+        const due = Date.now() + REPORT_AFTER_MS;
+        this.#due = due;
+        await new Promise((resolve) => setTimeout(resolve, REPORT_AFTER_MS));
+        // A question has reported it meanwhile, or another report is in progress.
+        if (this.#due !== due) return;
+        if (!this.#isAsking && (await this.#ask()) && this.#settled.length === 0) return;
+        // A later use of the quota has begun a report of its own, with these figures.
+        if (this.#due !== undefined && this.#due !== due) return;
+      }
+    };
+    waitUntil(report());
+  }
+
+  /** Gives free amounts back to the quota, except this much. */
+  #keep(most: Amounts): void {
+    this.#free = combined(this.#free, most, Math.min);
+  }
+
+  #recentNeeds(): { count: number; need: Amounts } {
+    const { count, need, at } = this.#recent;
+    const share = 2 ** (-Math.max(0, Date.now() - at) / 1000);
+    return { count: count * share, need: combined(need, NOTHING, (amount) => amount * share) };
+  }
+
+  /** The amounts to have in advance: about the need of the last second, if the caller is a frequent one. */
+  #soon(): Amounts {
+    const { count, need } = this.#recentNeeds();
+    if (count < FREQUENT) return NOTHING;
+    return combined(need, NOTHING, (amount) => Math.ceil(amount * Math.min(1, MAX_ADVANCE / count)));
+  }
+
+  /** The quota's status, with the amounts that this isolate may still use. */
+  #shownStatus(): Status {
+    const { requests, tokens } = this.#status;
+    const shown = (kind: "requests" | "tokens", of: typeof requests) =>
+      of && { ...of, remaining: Math.min(of.limit, of.remaining + this.#free[kind]) };
+    return { requests: shown("requests", requests), tokens: shown("tokens", tokens) };
   }
 }
 
 /** The amount that an obstacle is about. */
-function amountOf(kind: Obstacle["kind"]): keyof Amounts {
+function amountOf({ kind }: Obstacle): keyof Amounts {
   if (kind === "budget_tokens") return "tokens";
   return kind === "budget_usd" ? "cost" : kind;
 }

@@ -1,4 +1,4 @@
-import { type Account, type Answer, Ledger, MAX_LIFETIME_MS, type Report } from "./limits-ledger.ts";
+import { type Account, type Answer, Ledger, MAX_LIFETIME_MS, type Report } from "./ledger.ts";
 
 /** The maximum of counted end users of a tenant. Clients choose the ids, and may send any number. */
 const MAX_END_USERS = 10_000;

@@ -1,11 +1,14 @@
+/** Limits as callers have them, and amounts of the kinds that they know. */
+
 /** The periods of a budget, in UTC: an hour, a day, a week (from Monday), a month, or none. */
 export const BUDGET_WINDOWS = ["hour", "day", "week", "month", "total"] as const;
 export type BudgetWindow = (typeof BUDGET_WINDOWS)[number];
 
-type Count = number | null | undefined;
+/** Limits of storage, each with the name of its grant and of its figure. Add further kinds of storage here. */
+export const STORED_LIMITS = ["stored_bytes", "stored_responses", "stored_conversations"] as const;
+export type StoredLimit = (typeof STORED_LIMITS)[number];
 
-/** The limits of each end user, by the id in a request. */
-export type EndUserLimits = Pick<Limits, "requests_per_minute" | "tokens_per_minute">;
+type Count = number | null | undefined;
 
 /** The limits of a key, or of a tenant. An absent or null limit does not restrict. Zero refuses everything. */
 export interface Limits extends Partial<Record<StoredLimit, Count>> {
@@ -17,15 +20,14 @@ export interface Limits extends Partial<Record<StoredLimit, Count>> {
   max_background_runs?: Count;
   /** `usd` in dollars. */
   budget?: { tokens?: Count; usd?: Count; window: BudgetWindow } | null | undefined;
-  end_user?: EndUserLimits | null | undefined;
+  /** The limits of each end user, by the id in a request. */
+  end_user?: Pick<Limits, "requests_per_minute" | "tokens_per_minute"> | null | undefined;
 }
 
-/** The counted limits of a caller: those of its tenant and of its key, of which at least one counts something. */
+/** The counted limits of a caller: those of its tenant and of its key. */
 export interface CountedLimits {
   tenant: Limits | null;
   key: Limits | null;
-  /** Tells whether usage is reported: not if only the deployment's own storage limit applies to the caller. */
-  tellsUsage: boolean;
 }
 
 /** The limits of each end user of a caller; undefined if neither its tenant nor its key has any. */
@@ -35,17 +37,8 @@ export function endUserLimits(tenant: Limits | null, key: Limits | null): Counte
     return requests == null && tokens == null ? null : { requests_per_minute: requests, tokens_per_minute: tokens };
   };
   const [ofTenant, ofKey] = [limitsOf(tenant), limitsOf(key)];
-  return ofTenant || ofKey ? { tenant: ofTenant, key: ofKey, tellsUsage: false } : undefined;
+  return ofTenant || ofKey ? { tenant: ofTenant, key: ofKey } : undefined;
 }
-
-/** Limits of storage, each with the name of its grant and of its figure. Add further kinds of storage here. */
-export const STORED_LIMITS = ["stored_bytes", "stored_responses", "stored_conversations"] as const;
-export type StoredLimit = (typeof STORED_LIMITS)[number];
-
-/** The stored amount of each. */
-export type Stored = Readonly<Record<StoredLimit, number>>;
-
-export const NOTHING_STORED: Stored = { stored_bytes: 0, stored_responses: 0, stored_conversations: 0 };
 
 /**
  * The default of `reads_per_minute`: this many for each request a minute, and at least as many as a polling client
@@ -61,7 +54,54 @@ export function readsPerMinute({ reads_per_minute: reads, requests_per_minute: r
   return requests === 0 ? 0 : Math.max(LEAST_READS, READS_PER_REQUEST * requests);
 }
 
-/** Tells whether a kind is storage. */
-export function isStoredLimit(kind: string): kind is StoredLimit {
-  return (STORED_LIMITS as readonly string[]).includes(kind);
+export const KINDS = ["requests", "reads", "tokens", "cost", "slots", "runs", ...STORED_LIMITS] as const;
+export type Kind = (typeof KINDS)[number];
+
+/**
+ * Amounts of limited kinds. `cost` in millionths of a dollar; `slots` are requests, `runs` runs in progress. Storage is
+ * reserved until its home has reported its real size.
+ */
+export type Amounts = Record<Kind, number>;
+
+/** The stored amounts of each kind of storage. */
+export type Stored = Readonly<Record<StoredLimit, number>>;
+
+export const NOTHING_STORED: Stored = { stored_bytes: 0, stored_responses: 0, stored_conversations: 0 };
+
+export const NOTHING: Readonly<Amounts> = {
+  ...{ requests: 0, reads: 0, tokens: 0, cost: 0, slots: 0, runs: 0 },
+  ...NOTHING_STORED,
+};
+
+/** The amounts that `combine` makes of two others, kind by kind. */
+export function combined(a: Amounts, b: Amounts, combine: (one: number, other: number) => number): Amounts {
+  const made = { ...NOTHING };
+  for (const kind of KINDS) made[kind] = combine(a[kind], b[kind]);
+  return made;
+}
+
+export const plus = (a: Amounts, b: Amounts) => combined(a, b, (one, other) => one + other);
+export const minus = (a: Amounts, b: Amounts) => combined(a, b, (one, other) => one - other);
+
+/** Tells whether there is more than nothing of a kind. */
+export const hasAny = (amounts: Amounts) => KINDS.some((kind) => amounts[kind] > 0);
+
+/** 1 for each kind that the limits restrict, else 0. */
+export function limitedBy({ tenant, key }: CountedLimits): Amounts {
+  const limited = { ...NOTHING };
+  for (const limits of [tenant, key]) {
+    if (!limits) continue;
+    const { budget } = limits;
+    const counts: Partial<Record<Kind, Count>> = {
+      requests: limits.requests_per_minute,
+      reads: readsPerMinute(limits),
+      tokens: limits.tokens_per_minute ?? budget?.tokens,
+      cost: budget?.usd,
+      slots: limits.max_concurrent_requests,
+      runs: limits.max_background_runs,
+      ...limits,
+    };
+    for (const kind of KINDS) if (counts[kind] != null) limited[kind] = 1;
+  }
+  return limited;
 }

@@ -85,42 +85,27 @@ const KEPT = 3;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
+/** The lengths of periods that have a fixed one. */
+const LENGTHS = { hour: HOUR_MS, day: DAY_MS, week: 7 * DAY_MS };
+
+/** 1 January 1970 was a Thursday, three days after the beginning of its week. */
+const WEEK_BEFORE_MS = 3 * DAY_MS;
+
 /** The beginning of the period at `now`, in Unix milliseconds. */
 export function periodStart(window: BudgetWindow, now: number): number {
-  switch (window) {
-    case "hour":
-      return Math.floor(now / HOUR_MS) * HOUR_MS;
-    case "day":
-      return Math.floor(now / DAY_MS) * DAY_MS;
-    case "week":
-      // 1 January 1970 was a Thursday.
-      return (Math.floor((now / DAY_MS + 3) / 7) * 7 - 3) * DAY_MS;
-    case "month": {
-      const date = new Date(now);
-      return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
-    }
-    case "total":
-      return 0;
-  }
+  if (window === "total") return 0;
+  const date = new Date(now);
+  if (window === "month") return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
+  const before = window === "week" ? WEEK_BEFORE_MS : 0;
+  return Math.floor((now + before) / LENGTHS[window]) * LENGTHS[window] - before;
 }
 
 /** The beginning of the next one; undefined without periods. */
 export function periodEnd(window: BudgetWindow, now: number): number | undefined {
-  const start = periodStart(window, now);
-  switch (window) {
-    case "hour":
-      return start + HOUR_MS;
-    case "day":
-      return start + DAY_MS;
-    case "week":
-      return start + 7 * DAY_MS;
-    case "month": {
-      const date = new Date(start);
-      return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
-    }
-    case "total":
-      return undefined;
-  }
+  if (window === "total") return undefined;
+  const date = new Date(now);
+  if (window === "month") return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
+  return periodStart(window, now) + LENGTHS[window];
 }
 
 /** The usage of the period at `now`. */

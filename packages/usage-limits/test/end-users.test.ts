@@ -12,7 +12,7 @@ function request(endUser: string, key = "k", ofTenant: Limits | null = null): Re
   const want = { ...NOTHING, requests: 1 };
   return {
     ...{ key, endUser, holder: `h${reports}`, report: reports, lifetimeMs: 60_000 },
-    limits: { key: LIMITS, tenant: ofTenant, tellsUsage: false },
+    limits: { key: LIMITS, tenant: ofTenant },
     held: { ...NOTHING },
     used: { ...NOTHING },
     want: { least: want, needed: want, soon: NOTHING },

@@ -51,7 +51,7 @@ function report({
     key,
     holder,
     report: rest.report ?? reports,
-    limits: { key: ofKey, tenant: ofTenant, tellsUsage: true },
+    limits: { key: ofKey, tenant: ofTenant },
     held: amounts(held),
     used: amounts(used),
     lifetimeMs: 60_000,

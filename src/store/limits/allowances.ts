@@ -1,32 +1,49 @@
 import { createHash } from "node:crypto";
 import { shortened } from "@responses-edge/responses-api/validation-errors";
-import { Allowance, type CountedLimits, type Who } from "@responses-edge/usage-limits";
+import {
+  Allowance,
+  type CountedLimits,
+  costOf,
+  type Prices,
+  type UsageEntry,
+  type UsageKind,
+} from "@responses-edge/usage-limits";
 import type { Identity } from "../../contract/grants.ts";
 import type { Env } from "../../env.ts";
 import { isTold, latestReport } from "../objects/stored-reports.ts";
+import { limitExceeded, limitsUnavailable, type Who } from "./refusal.ts";
 
 /** Most allowances of one isolate. Idle ones are forgotten first; one in use never is. */
 const MAX_ALLOWANCES = 10_000;
 
 const allowances = new Map<string, Allowance>();
 
-/** The allowance of a caller whose use is counted; undefined for others. */
-export function allowanceOf(identity: Identity, quotas: Env["QUOTAS"]): Allowance | undefined {
-  const { tenant, keyId, counted } = identity;
-  return counted && known({ tenant, keyId }, counted, quotas);
-}
-
 /** An end user of a caller: an id for counting, and the name from its requests. */
 export type EndUser = NonNullable<Who["endUser"]>;
 
-/** The allowance of an end user, under the limits that its caller has for each of them. */
-export function endUserAllowance(
+/** The allowance of a caller, or of one of its end users, under these limits. */
+export function allowanceOf(
   { tenant, keyId }: Identity,
-  endUser: EndUser,
   limits: CountedLimits,
   quotas: Env["QUOTAS"],
+  endUser?: EndUser,
 ): Allowance {
-  return known({ tenant, keyId, endUser }, limits, quotas);
+  // No part has a colon.
+  const name = `${tenant}:${keyId}:${endUser?.id ?? ""}`;
+  const known = allowances.get(name);
+  if (known) return known;
+  if (allowances.size >= MAX_ALLOWANCES) {
+    for (const [other, { isIdle }] of allowances) if (isIdle) allowances.delete(other);
+  }
+  const who = { tenant, keyId, endUser };
+  const made = new Allowance({ key: keyId, endUser: endUser?.id }, limits, {
+    quota: quotas.getByName(tenant),
+    stored: { latest: latestReport, isTold: (latest) => isTold(tenant, latest) },
+    refused: (obstacle, status) => limitExceeded(obstacle, status, who),
+    unavailable: limitsUnavailable,
+  });
+  allowances.set(name, made);
+  return made;
 }
 
 /** The fields in which a request names its end user. */
@@ -45,17 +62,45 @@ export function endUserOf({ endUser: limits }: Identity, fields: EndUserFields):
   return { id: createHash("sha256").update(name).digest("hex").slice(0, 32), name: shortened(name) };
 }
 
-function known(who: Who, limits: CountedLimits, quotas: Env["QUOTAS"]): Allowance {
-  const { tenant, keyId, endUser } = who;
-  // No part has a colon.
-  const name = `${tenant}:${keyId}:${endUser?.id ?? ""}`;
-  let allowance = allowances.get(name);
-  if (allowance) return allowance;
-  if (allowances.size >= MAX_ALLOWANCES) {
-    for (const [other, { isIdle }] of allowances) if (isIdle) allowances.delete(other);
+/** The use of a model within a request (embeddings for a search, an image, a moderation). It does not count as a request of the key. */
+export interface CountedUse {
+  kind: UsageKind;
+  model: string;
+  /** Tokens that the model reads, as estimated. */
+  tokens: number;
+  prices: Prices;
+}
+
+/**
+ * Does work that uses a model, within the limits of a key. `work` gives its result, and the tokens that the model has
+ * really read; undefined: as estimated. Rejects with the 429 of a limit, and as `work` does, whose use then does not count.
+ */
+export async function countedUse<T>(
+  { identity, quotas, waitUntil }: UseOwner,
+  { kind, model, prices, tokens: expected }: CountedUse,
+  work: () => Promise<{ value: T; tokens: number | undefined }>,
+): Promise<T> {
+  const { counted } = identity;
+  const usageOf = (tokens: number): UsageEntry => {
+    const read = { input: tokens, cached: 0, output: 0 };
+    return { kind, model, requests: 1, ...read, cost: costOf(model, read, prices) };
+  };
+  const need = { tokens: expected, cost: usageOf(expected).cost };
+  const reservation =
+    counted && quotas && (await allowanceOf(identity, counted, quotas).take(need, counted, waitUntil));
+  let usage: UsageEntry[] = [];
+  try {
+    const { value, tokens = expected } = await work();
+    usage = [usageOf(tokens)];
+    return value;
+  } finally {
+    reservation?.end(usage);
   }
-  const stored = { latest: latestReport, isTold: (latest: number) => isTold(tenant, latest) };
-  allowance = new Allowance(who, limits, { quota: quotas.getByName(tenant), stored });
-  allowances.set(name, allowance);
-  return allowance;
+}
+
+/** Who uses a model, and how that is counted. */
+export interface UseOwner {
+  identity: Identity;
+  quotas: Env["QUOTAS"] | undefined;
+  waitUntil: (promise: Promise<unknown>) => void;
 }

@@ -8,7 +8,7 @@ import {
   EndUsers,
   isOfEndUser,
   Ledger,
-  type NearlyUsed,
+  type LimitState,
   NOTHING_STORED,
   type Report,
   STORED_LIMITS,
@@ -240,7 +240,7 @@ export class Quota extends OwnedObject {
     if (used >= limit) this.ctx.waitUntil(tellFullShare(tenant));
     if (this.#hasOwnLimit || (used < limit / 2 && !this.#counted)) return;
     this.#counted ??= this.#read();
-    this.#keep(this.#counted.ledger, TENANT, { tenant: { stored_bytes: limit }, key: null, tellsUsage: false });
+    this.#keep(this.#counted.ledger, TENANT, { tenant: { stored_bytes: limit }, key: null });
   }
 
   /** The amounts that are stored now, by the key that stored them; unattributed ones under the empty key. */
@@ -294,7 +294,7 @@ export class Quota extends OwnedObject {
     await deleted;
   }
 
-  #tell(key: string, { of, obstacle, limit, used, resetsAt }: NearlyUsed): void {
+  #tell(key: string, { of, obstacle, limit, used, resetsAt }: LimitState): void {
     const whose = { tenant: this.ctx.id.name, ...(of === "key" && { key_id: key }) };
     const until = resetsAt !== undefined && { resets_at: new Date(resetsAt).toISOString() };
     const told = { ...whose, limit: obstacle, used, most: limit, ...until };
@@ -319,7 +319,7 @@ export class Quota extends OwnedObject {
   }
 
   #write(key: string, account: Account): void {
-    const { requests, reads, tokens, periods, holds, told = [] } = account;
+    const { requests, reads, tokens, periods, holds, told } = account;
     if ([requests, reads, tokens, periods, holds, told].every(({ length }) => length === 0)) {
       this.#schema.write("DELETE FROM accounts WHERE key = ?", key);
       return;

@@ -5,8 +5,6 @@ import {
   type Amounts,
   type CountedLimits,
   costOf,
-  limitExceeded,
-  limitsUnavailable,
   MAX_LIFETIME_MS,
   NOTHING,
   NOTHING_STORED,
@@ -17,11 +15,11 @@ import {
   type Stored,
   tighter,
   type UsageEntry,
-  type Used,
   usedIn,
 } from "@responses-edge/usage-limits";
 import type { Env } from "../../env.ts";
 import type { EndUser } from "./allowances.ts";
+import { limitExceeded, limitsUnavailable } from "./refusal.ts";
 import { usageOfTurn } from "./usage.ts";
 
 /**
@@ -39,8 +37,8 @@ export interface RunReservation {
   limits: CountedLimits;
   tokens: number;
   cost: number;
-  /** The amounts that it may store; absent in runs that an earlier version has accepted. */
-  stored?: Stored;
+  /** The amounts that it may store. */
+  stored: Stored;
   /** The estimated length of the prompt, in tokens. */
   estimatedInput: number;
   /** As the request names it; absent if it names none. */
@@ -82,8 +80,8 @@ export async function endRun(
   usage: readonly UsageEntry[],
   hasRenewed: boolean,
 ): Promise<void> {
-  const used: Used = {
-    ...NO_USE,
+  const used = {
+    ...NOTHING,
     requests: hasRenewed ? 0 : 1,
     ...usedIn(usage),
   };
@@ -116,7 +114,7 @@ export class HeldQuota {
       this.#hasRenewed = true;
       // A failed renewal is repeated before the reservation is over.
       void this.#tell(async (stub) => {
-        const used = { ...NO_USE, requests: 1 };
+        const used = { ...NOTHING, requests: 1 };
         const renewed = (part: RunReservation) => ({ ...reportOf(part, 1), held: held(part), used });
         await Promise.all(partsOf(reservation).map((part) => stub.exchange(renewed(part), [])));
       });
@@ -149,9 +147,7 @@ export class HeldQuota {
     const reservation = this.#reservation;
     if (!reservation) return;
     const { estimatedInput, model = spec.model.name } = reservation;
-    // A run that an earlier version has accepted always reports its usage.
-    const tells = reservation.limits.tellsUsage ?? true;
-    const usage = tells ? usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices) : [];
+    const usage = usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices);
     await this.#tell((stub) => endRun(reservation, stub, usage, this.#hasRenewed));
   }
 
@@ -165,8 +161,6 @@ export class HeldQuota {
     }
   }
 }
-
-const NO_USE: Used = { requests: 0, reads: 0, tokens: 0, cost: 0 };
 
 function amountsOf({ tokens, cost, stored }: RunReservation): Partial<Amounts> {
   return { tokens, cost, runs: 1, ...stored };

@@ -1,4 +1,3 @@
-import { ApiError } from "@responses-edge/responses-api/errors";
 import {
   Allowance,
   type CountedLimits,
@@ -6,6 +5,7 @@ import {
   type Limits,
   NOTHING,
   NOTHING_STORED,
+  type Obstacle,
   type QuotaStub,
   type Report,
   type Reservation,
@@ -16,7 +16,17 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 /** Allowances of several isolates at one quota, which is its ledger and a count of its calls. */
 
 function limitsOf(key: Limits): CountedLimits {
-  return { key: key, tenant: null, tellsUsage: true };
+  return { key, tenant: null };
+}
+
+/** A refusal: by a limit, or because the quota does not answer. */
+class Refused extends Error {
+  readonly obstacle: Obstacle | undefined;
+
+  constructor(obstacle?: Obstacle) {
+    super(obstacle?.kind ?? "unavailable");
+    this.obstacle = obstacle;
+  }
 }
 
 class FakeQuota {
@@ -24,6 +34,8 @@ class FakeQuota {
   stored = NOTHING_STORED;
   readonly ledger = new Ledger([], () => this.stored);
   readonly reports: Report[] = [];
+  /** Calls, including those that fail. */
+  calls = 0;
   readonly usage: UsageEntry[] = [];
   /** Homes have told it what they store. */
   hasHeardHomes = true;
@@ -37,6 +49,7 @@ class FakeQuota {
     const holder = crypto.randomUUID();
     const quota: QuotaStub = {
       exchange: async (report, usage) => {
+        this.calls += 1;
         await this.gate;
         if (this.fault) throw this.fault;
         // All isolates of a test are one process.
@@ -46,7 +59,8 @@ class FakeQuota {
       },
     };
     const stored = { latest: () => 1, isTold: () => this.hasHeardHomes };
-    return new Allowance({ tenant: "t", keyId: "k" }, limits, { quota, stored });
+    const refusals = { refused: (obstacle: Obstacle) => new Refused(obstacle), unavailable: () => new Refused() };
+    return new Allowance({ key: "k" }, limits, { quota, stored, ...refusals });
   }
 }
 
@@ -74,17 +88,17 @@ const usage = (input: number, output: number): UsageEntry => ({
   cost: 0,
 });
 
-async function take(allowance: Allowance, limits: CountedLimits, tokens = 0): Promise<Reservation | ApiError> {
+async function take(allowance: Allowance, limits: CountedLimits, tokens = 0): Promise<Reservation | Refused> {
   try {
     return await allowance.take({ tokens, cost: 0, requests: 1, slots: 1 }, limits, waitUntil);
   } catch (error) {
-    if (error instanceof ApiError) return error;
+    if (error instanceof Refused) return error;
     throw error;
   }
 }
 
-const isRefused = (taken: Reservation | ApiError): taken is ApiError => taken instanceof ApiError;
-const isTaken = (taken: Reservation | ApiError): taken is Reservation => !isRefused(taken);
+const isRefused = (taken: Reservation | Refused): taken is Refused => taken instanceof Refused;
+const isTaken = (taken: Reservation | Refused): taken is Reservation => !isRefused(taken);
 
 describe("an allowance", () => {
   it("reserves a request's storage until its home has reported it, and names a short time to retry", async () => {
@@ -96,9 +110,7 @@ describe("an allowance", () => {
     quota.hasHeardHomes = false;
     first.end([]);
     const refused = expect(store()).rejects.toMatchObject({
-      status: 429,
-      code: "storage_quota_exceeded",
-      headers: { "retry-after": "1", "x-should-retry": "true" },
+      obstacle: { kind: "stored_responses", limit: 1, used: 0, wanted: 1, retryMs: 1_000 },
     });
     await vi.advanceTimersByTimeAsync(500);
     await refused;
@@ -115,12 +127,14 @@ describe("an allowance", () => {
     const allowance = quota.isolate(limitsOf({ stored_responses: 1_000 }));
     const store = async (limit: number) =>
       allowance.take({ stored_responses: 1, requests: 1 }, limitsOf({ stored_responses: limit }), waitUntil);
+    for (const each of await Promise.all(Array.from({ length: 4 }, () => store(1_000)))) each.end([]);
+    // A frequent caller has some in advance. Limits that are looked up again, and the same, change nothing.
     (await store(1_000)).end([]);
-    // Looked up again, and the same.
+    const asked = quota.reports.length;
     (await store(1_000)).end([]);
-    expect(quota.reports).toHaveLength(1);
+    expect(quota.reports).toHaveLength(asked);
     quota.stored = { stored_bytes: 0, stored_responses: 2, stored_conversations: 0 };
-    await expect(store(2)).rejects.toMatchObject({ status: 429, code: "storage_quota_exceeded" });
+    await expect(store(2)).rejects.toMatchObject({ obstacle: { kind: "stored_responses" } });
   });
 
   it("lets 200 requests of one isolate in by a handful of calls, and no more of them than the limit", async () => {
@@ -243,12 +257,12 @@ describe("an allowance", () => {
     const allowance = quota.isolate(limits);
     const first = await take(allowance, limits, 500);
     quota.fault = new Error("gone");
-    expect(await take(allowance, limits, 600)).toMatchObject({ status: 503, code: "limits_unavailable" });
+    expect(await take(allowance, limits, 600)).toEqual(new Refused());
     if (isTaken(first)) first.end([usage(700, 0)]);
     await vi.advanceTimersByTimeAsync(2_000);
     quota.fault = undefined;
     const refused = await take(allowance, limits, 400);
-    expect(refused).toMatchObject({ status: 429 });
+    expect(refused).toMatchObject({ obstacle: { kind: "tokens" } });
     expect(quota.usage).toEqual([usage(700, 0)]);
   });
 
@@ -291,7 +305,7 @@ describe("an allowance", () => {
     quota.gate = new Promise(() => {});
     const waiting = Promise.all([take(allowance, limits), take(allowance, limits)]);
     await vi.advanceTimersByTimeAsync(10_000);
-    expect(await waiting).toMatchObject([{ status: 503 }, { status: 503 }]);
+    expect(await waiting).toEqual([new Refused(), new Refused()]);
     quota.gate = Promise.resolve();
     const next = await take(allowance, limits);
     expect(isTaken(next)).toBe(true);
@@ -317,5 +331,95 @@ describe("an allowance", () => {
     const [one, two] = [await take(allowance, limits), await take(allowance, limits)];
     expect([one, two].filter(isTaken)).toHaveLength(1);
     for (const each of [one, two].filter(isTaken)) each.end([]);
+  });
+
+  it("asks nothing for a request without limited needs, and has nothing to report", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ stored_bytes: 0 });
+    const allowance = quota.isolate(limits);
+    const taken = allowance.take({ requests: 1, slots: 1 }, limits, waitUntil);
+    expect(taken).not.toBeInstanceOf(Promise);
+    (await taken).end([]);
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect([quota.calls, allowance.isIdle]).toEqual([0, true]);
+  });
+
+  it("owes what a request has used beyond its reservation", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ tokens_per_minute: 100 });
+    const allowance = quota.isolate(limits);
+    const first = await take(allowance, limits, 10);
+    if (isTaken(first)) first.end([usage(95, 0)]);
+    expect(await take(allowance, limits, 10)).toMatchObject({ obstacle: { kind: "tokens", used: 95 } });
+  });
+
+  it("serves waiting requests in their order, and refuses those that need as much as a refused one", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ tokens_per_minute: 60 });
+    const allowance = quota.isolate(limits);
+    const outcomes = await Promise.all([30, 50, 60, 20].map((tokens) => take(allowance, limits, tokens)));
+    expect(outcomes.map(isTaken)).toEqual([true, false, false, true]);
+    expect(outcomes.map((each) => isRefused(each) && each.obstacle?.wanted)).toEqual([false, 50, 60, false]);
+    for (const each of outcomes.filter(isTaken)) each.end([]);
+  });
+
+  it("repeats a refusal for a moment without asking, until something comes back", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ max_concurrent_requests: 1 });
+    const [here, there] = [quota.isolate(limits), quota.isolate(limits)];
+    const first = await take(here, limits);
+    expect(isRefused(await take(there, limits))).toBe(true);
+    const asked = quota.calls;
+    for (let again = 0; again < 5; again += 1) expect(isRefused(await take(there, limits))).toBe(true);
+    expect(quota.calls).toBe(asked);
+    await vi.advanceTimersByTimeAsync(200);
+    expect(isRefused(await take(there, limits))).toBe(true);
+    expect(quota.calls).toBe(asked + 1);
+    expect(isRefused(await take(here, limits))).toBe(true);
+    if (isTaken(first)) first.end([]);
+    expect(isTaken(await take(here, limits))).toBe(true);
+  });
+
+  it("does not use an amount in advance that the quota may have given to others", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ requests_per_minute: 1_000 });
+    const allowance = quota.isolate(limits);
+    const burst = () => Promise.all(Array.from({ length: 20 }, () => take(allowance, limits)));
+    for (const each of [...(await burst()), ...(await burst())].filter(isTaken)) each.end([]);
+    const asked = quota.calls;
+    expect(isTaken(await take(allowance, limits))).toBe(true);
+    expect(quota.calls).toBe(asked);
+    // The quota has not been heard for nearly the life of a hold.
+    vi.clearAllTimers();
+    pending.length = 0;
+    await vi.advanceTimersByTimeAsync(50_000);
+    expect(isTaken(await take(allowance, limits))).toBe(true);
+    expect(quota.calls).toBe(asked + 1);
+  });
+
+  it("has at most the need of a thousand requests in advance", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ requests_per_minute: 10_000_000 });
+    const allowance = quota.isolate(limits);
+    const taken = await Promise.all(Array.from({ length: 4_000 }, () => take(allowance, limits)));
+    await take(allowance, limits);
+    expect(quota.reports.at(-1)?.want?.soon.requests).toBe(1_000);
+    for (const each of taken.filter(isTaken)) each.end([]);
+  });
+
+  it("makes one report for all that ends within a second, and tries it ten times", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ tokens_per_minute: 1_000 });
+    const allowance = quota.isolate(limits);
+    const taken = await Promise.all([1, 2, 3].map((tokens) => take(allowance, limits, tokens)));
+    const asked = quota.calls;
+    quota.fault = new Error("gone");
+    for (const each of taken.filter(isTaken)) each.end([usage(1, 0)]);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(quota.calls).toBe(asked + 10);
+    quota.fault = undefined;
+    // The next request reports it.
+    await take(allowance, limits, 1_000);
+    expect(quota.usage).toEqual([{ ...usage(3, 0), requests: 3 }]);
   });
 });

@@ -215,13 +215,12 @@ export function newIdentity(
   defaults: StorageDefaults,
 ): Identity {
   const hasGrants = ofTenant !== null || ofKey !== null;
-  const tellsUsage = isCounted(ofTenant) || isCounted(ofKey);
   const tenant = withStoredBytes(ofTenant, defaults.storedBytesPerTenant);
   const storage = storageOf(ofTenant, ofKey, defaults);
   return {
     ...who,
     policy: hasGrants ? policyOf(ofTenant, ofKey) : undefined,
-    counted: tellsUsage || isCounted(tenant) ? { tenant, key: ofKey, tellsUsage } : undefined,
+    counted: isCounted(tenant) || isCounted(ofKey) ? { tenant, key: ofKey } : undefined,
     endUser: endUserLimits(ofTenant, ofKey),
     storingKey: storage.isCounted ? who.keyId : undefined,
     diskShare: storage.diskShare,

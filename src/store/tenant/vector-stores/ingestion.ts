@@ -10,7 +10,7 @@ import { embed, loadTokenizer } from "../../../assembly/retrieval-models.ts";
 import { type Config, loadConfig } from "../../../config/index.ts";
 import type { Env } from "../../../env.ts";
 import { INGESTED_CHUNKS, INGESTED_FILES } from "../../../telemetry/instruments.ts";
-import { reserveUse, type Used } from "../../limits/counted-use.ts";
+import { countedUse } from "../../limits/allowances.ts";
 import { count } from "../counting.ts";
 import { FileClient } from "../files/file-client.ts";
 import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";
@@ -316,16 +316,11 @@ export class Ingestion {
     const estimated = texts.reduce((sum, text) => sum + estimateTokens(text), 0);
     const identity = { tenant, ...owner, policy: undefined, storingKey: undefined };
     const read = { kind: "embeddings", model: model.name, tokens: estimated, prices: keys.prices } as const;
-    const end = await reserveUse(identity, env.QUOTAS, read, waitUntil);
-    let used: Used | undefined;
-    try {
+    return countedUse({ identity, quotas: env.QUOTAS, waitUntil }, read, async () => {
       const asker = { config: this.#config, cacheSalt: tenantCacheSalt(tenant), signal: new AbortController().signal };
       const { embeddings, tokens } = await embed(model, texts, asker);
-      used = { tokens: tokens ?? estimated };
-      return embeddings;
-    } finally {
-      end?.(used);
-    }
+      return { value: embeddings, tokens };
+    });
   }
 
   /**

@@ -11,7 +11,7 @@ import type { OwnModel } from "../../../config/upstreams.ts";
 import type { Identity } from "../../../contract/grants.ts";
 import type { StoreSearch } from "../../../contract/store-search.ts";
 import type { Env } from "../../../env.ts";
-import { reserveUse, type Used } from "../../limits/counted-use.ts";
+import { countedUse } from "../../limits/allowances.ts";
 import { unwrap } from "../../objects/rpc.ts";
 import type { StoreClient } from "./store-client.ts";
 
@@ -118,20 +118,12 @@ async function reranked(
 
 /** Asks a model, within the limits of the caller's key. */
 async function counted<T>(
-  { config, identity, quotas, waitUntil, signal }: Searcher,
+  { config, signal, ...owner }: Searcher,
   { kind, model: { name: model } }: { kind: UsageKind; model: OwnModel },
   texts: readonly string[],
   ask: (asker: Parameters<typeof embed>[2]) => Promise<{ value: T; tokens: number | undefined }>,
 ): Promise<T> {
-  const estimated = texts.reduce((sum, text) => sum + estimateTokens(text), 0);
-  const read = { kind, model, tokens: estimated, prices: config.keys.prices };
-  const end = await reserveUse(identity, quotas, read, waitUntil);
-  let used: Used | undefined;
-  try {
-    const { value, tokens } = await ask({ config, cacheSalt: tenantCacheSalt(identity.tenant), signal });
-    used = { tokens: tokens ?? estimated };
-    return value;
-  } finally {
-    end?.(used);
-  }
+  const tokens = texts.reduce((sum, text) => sum + estimateTokens(text), 0);
+  const asker = { config, cacheSalt: tenantCacheSalt(owner.identity.tenant), signal };
+  return countedUse(owner, { kind, model, tokens, prices: config.keys.prices }, () => ask(asker));
 }

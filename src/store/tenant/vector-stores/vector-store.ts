@@ -86,7 +86,7 @@ export class VectorStore extends OwnedObject {
         lastActiveAt: seconds,
         isExpired: false,
         embedding: null,
-        isCounted: owner.counted?.tellsUsage,
+        isCounted: owner.counted !== undefined,
       };
       this.#row.write(this.#row.record ?? record);
       for (const file of files) this.#files.add(file, owner, now);
@@ -282,7 +282,7 @@ export class VectorStore extends OwnedObject {
         return added;
       });
       if (batch !== undefined) this.#files.createBatch(batch, value, now);
-      const isCounted = record.isCounted || owner.counted?.tellsUsage;
+      const isCounted = record.isCounted || owner.counted !== undefined;
       this.#row.write({ ...record, lastActiveAt: Math.floor(now / 1000), isCounted });
       return { ok: true, value };
     });

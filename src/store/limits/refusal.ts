@@ -1,6 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { isStoredLimit, type StoredLimit } from "./limits.ts";
-import { type Obstacle, type RateStatus, type Status, TENANT } from "./limits-ledger.ts";
+import { type Obstacle, type RateStatus, type Status, type StoredLimit, TENANT } from "@responses-edge/usage-limits";
 
 /**
  * Refusals of limits for clients: OpenAI's headers, codes and messages. Codex reads the time in "Please try again in
@@ -8,12 +7,14 @@ import { type Obstacle, type RateStatus, type Status, TENANT } from "./limits-le
  * `x-should-retry`.
  */
 
+type Headers = Record<string, string>;
+
 /** `x-ratelimit-*` for limits per minute. */
-export function rateHeaders({ requests, tokens }: Status): Record<string, string> {
+export function rateHeaders({ requests, tokens }: Status): Headers {
   return { ...headersOf("requests", requests), ...headersOf("tokens", tokens) };
 }
 
-function headersOf(kind: "requests" | "tokens", status: RateStatus | undefined): Record<string, string> {
+function headersOf(kind: "requests" | "tokens", status: RateStatus | undefined): Headers {
   if (!status) return {};
   return {
     [`x-ratelimit-limit-${kind}`]: String(status.limit),
@@ -25,12 +26,12 @@ function headersOf(kind: "requests" | "tokens", status: RateStatus | undefined):
 /** As OpenAI writes them: `120ms`, `8.64s`, `6m0s`. */
 function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)}ms`;
-  if (ms < 60_000) return `${round(ms / 1000)}s`;
+  if (ms < 60_000) return seconds(ms);
   return `${Math.floor(ms / 60_000)}m${Math.floor((ms % 60_000) / 1000)}s`;
 }
 
-function round(seconds: number): number {
-  return Math.ceil(seconds * 1000) / 1000;
+function seconds(ms: number): string {
+  return `${Math.ceil(ms) / 1000}s`;
 }
 
 /** Whom a limit is of: a key, or an end user of it, by an id for counting and the name that its requests have. */
@@ -42,94 +43,81 @@ export interface Who {
 
 /** The 429 of what a limit does not let through. `who` names whom it is a limit of. */
 export function limitExceeded(obstacle: Obstacle, status: Status, who: Who): ApiError {
-  const headers = rateHeaders(status);
   const { kind, limit, retryMs } = obstacle;
   const whole = obstacle.of === "key" && who.keyId !== TENANT ? `key ${who.keyId}` : `organization ${who.tenant}`;
   const whose = who.endUser ? `end user '${who.endUser.name}' of ${whole}` : whole;
-  if (isStoredLimit(kind)) return storageExceeded(kind, obstacle, whose, headers);
-  if (kind === "budget_tokens" || kind === "budget_usd") return quotaExceeded(budgetMessage(obstacle, whose), headers);
-  if (limit === 0)
-    return quotaExceeded(`You exceeded your current quota: ${whose} may not use any ${UNITS[kind]}.`, headers);
+  const headers = { ...rateHeaders(status), ...retryHeaders(retryMs) };
+  const final = { ...rateHeaders(status), "x-should-retry": "false" };
+  if (isStored(kind)) return storageExceeded({ ...obstacle, kind }, whose, status);
+  const quota = (message: string) => refused("insufficient_quota", "insufficient_quota", message, final);
+  if (kind === "budget_tokens" || kind === "budget_usd") return quota(budgetMessage(obstacle, whose));
+  const [unit, type] = RATES[kind];
+  if (limit === 0) return quota(`You exceeded your current quota: ${whose} may not use any ${unit}.`);
   const used = Math.min(limit, Math.ceil(obstacle.used));
-  const reached = `Rate limit reached for ${whose} on ${UNITS[kind]}: Limit ${limit}, Used ${used}, Requested ${Math.ceil(obstacle.wanted)}.`;
-  if (retryMs === undefined) {
-    return new ApiError({
-      ...LIMITED,
-      type: TYPES[kind],
-      message: `${reached} The request is too large for this limit: send a shorter input, or a smaller 'max_output_tokens'.`,
-      headers: { ...headers, "x-should-retry": "false" },
-    });
-  }
-  return new ApiError({
-    ...LIMITED,
-    type: TYPES[kind],
-    message: `${reached} Please try again in ${round(retryMs / 1000)}s.`,
-    headers: { ...headers, ...retryHeaders(retryMs) },
-  });
+  const reached = `Rate limit reached for ${whose} on ${unit}: Limit ${limit}, Used ${used}, Requested ${Math.ceil(obstacle.wanted)}.`;
+  const advice =
+    retryMs === undefined
+      ? "The request is too large for this limit: send a shorter input, or a smaller 'max_output_tokens'."
+      : `Please try again in ${seconds(retryMs)}.`;
+  return refused(type, "rate_limit_exceeded", `${reached} ${advice}`, headers);
 }
 
+function refused(type: string, code: string, message: string, headers: Headers, status = 429): ApiError {
+  return new ApiError({ status, type, code, message, headers });
+}
+
+/** The unit of each limit, and OpenAI's type of its error. */
+const RATES = {
+  requests: ["requests per min (RPM)", "requests"],
+  reads: ["reads per min", "requests"],
+  tokens: ["tokens per min (TPM)", "tokens"],
+  slots: ["concurrent requests", "rate_limit_error"],
+  runs: ["background responses in progress", "rate_limit_error"],
+} as const;
+
 const THINGS = { stored_bytes: "bytes", stored_responses: "responses", stored_conversations: "conversations" } as const;
+
+function isStored(kind: string): kind is StoredLimit {
+  return kind in THINGS;
+}
 
 /**
  * The 429 of a limit of what is stored; a request that alone is more than it is a 413. Waiting makes no room, unless it is but
  * reserved by requests in progress.
  */
 function storageExceeded(
-  kind: StoredLimit,
-  { limit, used, wanted, retryMs = 0 }: Obstacle,
+  { kind, limit, used, wanted, retryMs = 0 }: Obstacle & { kind: StoredLimit },
   whose: string,
-  headers: Headers,
+  status: Status,
 ): ApiError {
   const isReserved = used + wanted <= limit;
   const stored = `${used} are stored${isReserved ? ", requests in progress have reserved others" : ""}`;
   const advice = isReserved
-    ? `Please try again in ${round(retryMs / 1000)}s.`
+    ? `Please try again in ${seconds(retryMs)}.`
     : "Delete responses or conversations, or send 'store: false'.";
-  return new ApiError({
-    status: wanted > limit && limit > 0 ? 413 : 429,
-    type: "insufficient_quota",
-    code: "storage_quota_exceeded",
-    message: `You exceeded your storage quota: ${whose} may store ${limit} ${THINGS[kind]} ('${kind}'), ${stored}, and this request may need ${wanted}. ${advice}`,
-    headers: { ...headers, ...(isReserved ? retryHeaders(retryMs) : { "x-should-retry": "false" }) },
-  });
+  const message = `You exceeded your storage quota: ${whose} may store ${limit} ${THINGS[kind]} ('${kind}'), ${stored}, and this request may need ${wanted}. ${advice}`;
+  const headers = { ...rateHeaders(status), ...retryHeaders(isReserved ? retryMs : undefined) };
+  return refused(
+    "insufficient_quota",
+    "storage_quota_exceeded",
+    message,
+    headers,
+    wanted > limit && limit > 0 ? 413 : 429,
+  );
 }
 
 /** The SDKs wait for no longer time than this: above it they heed nothing, and try again at once. */
 const MAX_RETRY_MS = 60_000;
 
-function retryHeaders(afterMs: number): Headers {
+/** Undefined: waiting does not help. */
+function retryHeaders(afterMs: number | undefined): Headers {
+  if (afterMs === undefined) return { "x-should-retry": "false" };
   const ms = Math.min(afterMs, MAX_RETRY_MS);
   return {
     "retry-after": String(Math.ceil(ms / 1000)),
     "retry-after-ms": String(Math.ceil(ms)),
     "x-should-retry": "true",
   };
-}
-
-type Headers = Record<string, string>;
-
-const LIMITED = { status: 429, code: "rate_limit_exceeded" };
-
-const UNITS = {
-  requests: "requests per min (RPM)",
-  reads: "reads per min",
-  tokens: "tokens per min (TPM)",
-  slots: "concurrent requests",
-  runs: "background responses in progress",
-} as const;
-
-/** OpenAI's types of these errors. */
-const TYPES = {
-  requests: "requests",
-  reads: "requests",
-  tokens: "tokens",
-  slots: "rate_limit_error",
-  runs: "rate_limit_error",
-} as const;
-
-function quotaExceeded(message: string, headers: Record<string, string>): ApiError {
-  const code = "insufficient_quota";
-  return new ApiError({ status: 429, type: code, code, message, headers: { ...headers, "x-should-retry": "false" } });
 }
 
 function budgetMessage({ kind, limit, used, wanted, resetsAt }: Obstacle, whose: string): string {
