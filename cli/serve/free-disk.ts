@@ -42,7 +42,7 @@ export interface Disk {
 }
 
 /** The state of a folder's file system; `wasLow`: the state before. */
-export async function lookAtDisk(folder: string, least: LeastFree, wasLow: boolean): Promise<Disk> {
+export async function diskStateOf(folder: string, least: LeastFree, wasLow: boolean): Promise<Disk> {
   const { bavail, blocks, bsize } = await statfs(folder);
   const freeBytes = bavail * bsize;
   const leastBytes = least(blocks * bsize);
@@ -78,7 +78,7 @@ export async function watchDisk(
     if (isLooking) return;
     isLooking = true;
     try {
-      const disk = await lookAtDisk(folder, least, told === "low");
+      const disk = await diskStateOf(folder, least, told === "low");
       const state = (await isReadOnly(folder)) ? "read_only" : disk.isLow ? "low" : "ok";
       if (state === told) return;
       await changed(state, disk);

@@ -132,5 +132,5 @@ export function fileMistakes({ s3Endpoint, s3Bucket, s3AccessKeyId, s3SecretAcce
   };
   const missing = Object.entries(parts).filter(([, value]) => value === undefined);
   if (missing.length === Object.keys(parts).length) return [];
-  return missing.map(([name]) => [name, "expected, where another variable of the bucket is set"]);
+  return missing.map(([name]) => [name, "needed, because another variable of the bucket is set"]);
 }

@@ -69,9 +69,10 @@ type GuardValues = ValuesOf<typeof guard>;
 
 export function guardMistakes({ model, url, format, input, output }: GuardValues): Mistake[] {
   const mistakes: Mistake[] = [];
-  if (model !== undefined && url !== undefined) mistakes.push(["GUARD_URL", "expected without GUARD_MODEL"]);
+  if (model !== undefined && url !== undefined)
+    mistakes.push(["GUARD_URL", "set either GUARD_URL or GUARD_MODEL, not both"]);
   if (model !== undefined && format === undefined && formatNameOf(model) === undefined) {
-    mistakes.push(["GUARD_FORMAT", "needed: the name of GUARD_MODEL does not tell it"]);
+    mistakes.push(["GUARD_FORMAT", "needed, because the name of GUARD_MODEL does not show its format"]);
   }
   const isWanted = input !== undefined || output !== undefined;
   if (isWanted && model === undefined && url === undefined) {

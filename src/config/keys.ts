@@ -27,7 +27,7 @@ function keyEntries<Rest>(expected: string, readRest: (text: string | undefined)
       }
       const owner = `${name}:${behind ?? ""}`;
       if ((owners.get(hash.toLowerCase())?.owner ?? owner) !== owner) {
-        context.addIssue({ code: "custom", message: "expected no key twice: one of them names two tenants" });
+        context.addIssue({ code: "custom", message: "expected each key once: one key has two tenants" });
         return z.NEVER;
       }
       owners.set(hash.toLowerCase(), { owner, name, rest });
@@ -241,17 +241,17 @@ type TokenValues = ValuesOf<typeof tokens>;
 /** Checks the variables of tokens against each other. `hasKeys`: there are also keys of another kind. */
 export function tokenMistakes({ issuer, audience, jwksUrl, tenants, roles }: TokenValues, hasKeys: boolean): Mistake[] {
   if (issuer === undefined) {
-    if (Object.keys(roles).length > 0) return [["JWT_ISSUER", "needed with JWT_ROLES: whose tokens have them"]];
+    if (Object.keys(roles).length > 0) return [["JWT_ISSUER", "needed with JWT_ROLES: the issuer of the tokens"]];
     if (audience === undefined && jwksUrl === undefined && tenants === undefined) return [];
-    return [["JWT_ISSUER", "needed with JWT_AUDIENCE, JWT_JWKS_URL and JWT_TENANTS: whose tokens are taken"]];
+    return [["JWT_ISSUER", "needed with JWT_AUDIENCE, JWT_JWKS_URL and JWT_TENANTS: the issuer of the tokens"]];
   }
   const mistakes: Mistake[] = [];
   if (audience === undefined)
-    mistakes.push(["JWT_AUDIENCE", "needed with JWT_ISSUER: whom the issuer's tokens are for"]);
-  if (jwksUrl === undefined) mistakes.push(["JWT_JWKS_URL", "needed with JWT_ISSUER: where the issuer's keys are"]);
+    mistakes.push(["JWT_AUDIENCE", "needed with JWT_ISSUER: the audience that its tokens name"]);
+  if (jwksUrl === undefined) mistakes.push(["JWT_JWKS_URL", "needed with JWT_ISSUER: the URL of the issuer's keys"]);
   if (tenants === undefined && hasKeys) {
     const why = "needed with JWT_ISSUER beside API_KEYS or ADMIN_KEY";
-    const shared = "shared (a token's tenant is the key tenant of the same name, as before this variable was there)";
+    const shared = "shared (a token's tenant is the key tenant of the same name)";
     mistakes.push(["JWT_TENANTS", `${why}: ${shared} or own (it is another one, ${TOKEN_TENANT_PREFIX}NAME)`]);
   }
   return mistakes;

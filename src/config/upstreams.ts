@@ -38,13 +38,14 @@ export function readModelServers(values: ServerValues, env: Bindings): ModelServ
   const mistakes: Mistake[] = [];
   const { baseUrl: url, transport, upstreamSecrets } = values;
   const binding = bindingOf(env, "VLLM");
-  if (upstreamSecrets !== undefined) mistakes.push(["UPSTREAM_SECRETS", "expected beside UPSTREAMS alone"]);
+  if (upstreamSecrets !== undefined)
+    mistakes.push(["UPSTREAM_SECRETS", "has an effect only with UPSTREAMS: set that, too, or remove this"]);
   if (!url && !binding) {
     const mistake = "set it to the vLLM server's URL, such as http://gpu:8000/v1, or set UPSTREAMS";
     mistakes.push(["VLLM_BASE_URL", mistake]);
   }
   if (binding && transport !== "fetch") {
-    mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone"]);
+    mistakes.push(["VLLM_TRANSPORT", "expected fetch: the binding VLLM has no sockets"]);
   }
   const given = { url: url ?? "http://vllm/v1", weight: 1, drain: false, shared_cache: false };
   return { servers: [toServer(given, "vllm", binding, operatorNetwork(env), undefined, values)], mistakes };
@@ -69,13 +70,14 @@ function readPool(values: ServerValues, text: string, env: Bindings): ModelServe
       continue;
     }
     const binding = read.data.binding === undefined ? undefined : bindingOf(env, read.data.binding);
-    if (read.data.binding !== undefined && !binding) wrong(`server ${index + 1}: no such binding with a fetch`);
+    if (read.data.binding !== undefined && !binding)
+      wrong(`server ${index + 1}: 'binding' names no service binding of this Worker`);
     if (binding && values.transport !== "fetch") {
-      mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind a binding is reached by its fetch alone"]);
+      mistakes.push(["VLLM_TRANSPORT", "expected fetch: a binding has no sockets"]);
     }
     const name = read.data.name ?? defaultName(read.data);
     const same = servers.findIndex((other) => other.name === name || other.baseUrl === baseUrlOf(read.data));
-    if (same >= 0) wrong(`server ${index + 1}: expected another name, and another server, than those before it`);
+    if (same >= 0) wrong(`server ${index + 1}: an earlier server has its name or its URL`);
     const { api_key, headers } = read.data;
     const own = api_key === undefined && headers === undefined ? secrets.get(name) : { api_key, headers };
     servers.push(toServer(read.data, name, binding, network, own, values));
@@ -83,10 +85,10 @@ function readPool(values: ServerValues, text: string, env: Bindings): ModelServe
   const names = new Set(servers.map(({ name }) => name));
   // Skipped if a server is invalid, because its name is unknown then.
   if (servers.length === json.length && [...secrets.keys()].some((name) => !names.has(name))) {
-    mistakes.push(["UPSTREAM_SECRETS", "expected the names of servers in UPSTREAMS alone"]);
+    mistakes.push(["UPSTREAM_SECRETS", "names a server that UPSTREAMS does not have"]);
   }
   if (bindingOf(env, "VLLM") && !json.some((given) => (given as Partial<ServerEntry> | null)?.binding === "VLLM")) {
-    wrong("expected the binding VLLM among the servers");
+    wrong('the binding VLLM is set, and no server names it: add {"binding":"VLLM"}, or remove the binding');
   }
   if (servers.length === json.length && servers.every(({ drains }) => drains)) {
     wrong("expected at least one server that takes new conversations");

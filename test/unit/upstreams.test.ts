@@ -126,10 +126,10 @@ describe("UPSTREAMS", () => {
       "UPSTREAMS: expected without VLLM_BASE_URL: name all servers here",
       "UPSTREAM_SECRETS: entry 1: 'api_key': expected visible ASCII characters without spaces: it is sent in a header",
       expect.stringMatching(/^UPSTREAM_SECRETS: entry 2: .*expected no header that this server sets itself$/),
-      "UPSTREAMS: server 2: expected another name, and another server, than those before it",
+      "UPSTREAMS: server 2: an earlier server has its name or its URL",
       "UPSTREAMS: server 3: 'url': expected a URL that begins with http:// or https://",
       "UPSTREAMS: server 4: expected either 'url' or 'binding', and not both",
-      "UPSTREAMS: server 5: no such binding with a fetch",
+      "UPSTREAMS: server 5: 'binding' names no service binding of this Worker",
       "UPSTREAMS: server 6: 'url': expected a URL without user name and password",
       "UPSTREAMS: server 7: 'url': expected a URL without a query: paths are put behind it",
       expect.stringMatching(/^UPSTREAMS: server 8: 'weight': /),
@@ -151,7 +151,7 @@ describe("UPSTREAMS", () => {
         { name: "b", url: `${A}/` },
       ],
       {},
-      /server 2: expected another/,
+      /server 2: an earlier server has its name/,
     ],
     [
       "only servers that drain",
@@ -162,10 +162,10 @@ describe("UPSTREAMS", () => {
       {},
       /takes new conversations/,
     ],
-    ["a binding VLLM that it leaves out", [{ url: A }], { VLLM: binding() }, /expected the binding VLLM/],
-    ["a binding that is a variable", [{ binding: "GPU" }], { GPU: "text" }, /no such binding/],
+    ["a binding VLLM that it leaves out", [{ url: A }], { VLLM: binding() }, /the binding VLLM is set/],
+    ["a binding that is a variable", [{ binding: "GPU" }], { GPU: "text" }, /names no service binding/],
     ["a binding over a socket", [{ binding: "GPU" }], { GPU: binding(), VLLM_TRANSPORT: "socket" }, /^VLLM_TRANSPORT/],
-    ["secrets of nobody", [{ url: A }], { UPSTREAM_SECRETS: '{"x":{}}' }, /^UPSTREAM_SECRETS: expected the names/],
+    ["secrets of nobody", [{ url: A }], { UPSTREAM_SECRETS: '{"x":{}}' }, /^UPSTREAM_SECRETS: names a server/],
     ["secrets that are none", [{ url: A }], { UPSTREAM_SECRETS: "[]" }, /^UPSTREAM_SECRETS: expected a JSON object/],
     [
       "a key and another authorization",
@@ -185,7 +185,9 @@ describe("UPSTREAMS", () => {
 
   it("is required for secrets", () => {
     const env = { VLLM_BASE_URL: A, UPSTREAM_SECRETS: "{}" } as Variables;
-    expect(() => loadConfig(env)).toThrow(/^UPSTREAM_SECRETS: expected beside UPSTREAMS alone$/);
+    expect(() => loadConfig(env)).toThrow(
+      /^UPSTREAM_SECRETS: has an effect only with UPSTREAMS: set that, too, or remove this$/,
+    );
   });
 
   it("is read or refused, for any value", () => {

@@ -21,7 +21,7 @@ const OF_STORAGE = /^internal error; reference = |SQLITE_(?:CORRUPT|NOTADB|READO
 
 /** Milliseconds that a failed request waits for the launcher's finding. */
 const WAIT_MS = 2_000;
-const LOOK_MS = 100;
+const POLL_MS = 100;
 
 /** Gives the objects to check, and forgets them. */
 export function takeSuspects(): Suspect[] {
@@ -56,7 +56,7 @@ export async function faultOf(error: unknown, suspect: () => Suspect): Promise<u
     // The launcher reads the log. The runtime does not name the damage in each case.
     console.warn(logLine({ level: "warn", event: "object_suspected", binding: called.binding }));
   }
-  for (let waited = 0; waited < WAIT_MS && !damaged.has(id); waited += LOOK_MS) await scheduler.wait(LOOK_MS);
+  for (let waited = 0; waited < WAIT_MS && !damaged.has(id); waited += POLL_MS) await scheduler.wait(POLL_MS);
   return damaged.has(id) ? storageDamaged() : error;
 }
 

@@ -196,7 +196,7 @@ function forgetClosed(now: number): void {
 
 /** How long a call waits for another home to close, and how often it checks. Milliseconds. */
 const MAX_WAIT_MS = 2_000;
-const LOOK_MS = 10;
+const POLL_MS = 10;
 
 /** Homes by the names of their objects, as far as closing them needs them. */
 export type Homes = FileBindings & { readonly HOME: Pick<DurableObjectNamespace, "getByName" | "idFromName"> };
@@ -251,7 +251,7 @@ async function enter(homes: Homes, name: string): Promise<OpenHome> {
     }
     if (!openHomes().has(name) && (await closeAnother(homes))) continue;
     if (Date.now() > deadline) throw tooManyOpen();
-    await scheduler.wait(LOOK_MS);
+    await scheduler.wait(POLL_MS);
   }
 }
 

@@ -51,7 +51,7 @@ export interface Suspect {
 }
 
 /** How often long-lived work checks whether the process ends. Milliseconds. */
-const LOOK_MS = 500;
+const POLL_MS = 500;
 
 /** True once clients should reconnect: to another process, or to this one after its restart. */
 export function clientsAreToLeave(): boolean {
@@ -68,7 +68,7 @@ export function whenProcessEnds(callBack: () => void, hasCome = () => processSta
     if (!hasCome()) return;
     clearInterval(timer);
     callBack();
-  }, LOOK_MS);
+  }, POLL_MS);
   return () => clearInterval(timer);
 }
 

@@ -31,7 +31,7 @@ export const workerName = workers > 1 ? String(own) : undefined;
 
 /** How long a call waits for an unreachable worker, and how often it checks. Milliseconds. */
 const MAX_WAIT_MS = 20_000;
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
 /** The workers that did not answer their last call. */
 const away = new Set<number>();
@@ -66,7 +66,7 @@ export async function atWorker<T>(worker: number, ask: (worker: OtherWorker) => 
 
 /** Waits until a worker answers again, or until the call may fail. */
 async function untilThere(worker: number): Promise<void> {
-  for (const deadline = Date.now() + MAX_WAIT_MS; Date.now() < deadline; await scheduler.wait(LOOK_MS)) {
+  for (const deadline = Date.now() + MAX_WAIT_MS; Date.now() < deadline; await scheduler.wait(POLL_MS)) {
     try {
       await reached(worker).here();
       away.delete(worker);
