@@ -1,4 +1,13 @@
-import { charSet, chars, complement, type Expression, type Rules, repeat, sequence } from "@responses-edge/grammar";
+import {
+  charSet,
+  chars,
+  complement,
+  type Expression,
+  NOTHING,
+  type Rules,
+  repeat,
+  sequence,
+} from "@responses-edge/grammar";
 
 /** Reads xgrammar's EBNF, as far as vLLM's clients write it. `undefined` for an invalid grammar. */
 export function parseEbnf(source: string): Rules | undefined {
@@ -149,17 +158,32 @@ function classOf(text: string): Expression {
   return chars(negated ? complement(set) : set);
 }
 
-/** Any text in which none of these begins: a text of several characters begins with its first two. */
+/** Any text that has none of these. The first character of each is nowhere else in it. */
 function without(texts: readonly string[]): Expression {
   const single = texts.filter((text) => text.length === 1);
-  const [firsts, seconds] = [0, 1].map((at) => texts.filter((text) => text.length > 1).map((text) => text[at] ?? ""));
-  const but = (...excluded: string[]) => {
-    const codes = excluded.map((character) => character.codePointAt(0) ?? 0);
+  const begun = Map.groupBy(
+    texts.filter((text) => text.length > 1),
+    ([first]) => first ?? "",
+  );
+  const other = (...excluded: string[]) => {
+    const codes = [...single, ...begun.keys(), ...excluded].map((character) => character.codePointAt(0) ?? 0);
     return chars(complement(charSet(codes.map((code) => [code, code]))));
   };
-  const { POSITIVE_INFINITY: endless } = Number;
-  const first = chars(charSet((firsts ?? []).map((each) => [each.charCodeAt(0), each.charCodeAt(0)])));
-  const begun = sequence([repeat(first, 1, endless), but(...single, ...(firsts ?? []), ...(seconds ?? []))]);
-  const part: Expression = { kind: "choice", options: [but(...single, ...(firsts ?? [])), begun] };
-  return sequence([repeat(part, 0, endless), repeat(first, 0, endless)]);
+  const run = repeat(other(), 0, Number.POSITIVE_INFINITY);
+  /** What may come after a beginning, up to the next one: nothing that begins with one of these ends. */
+  const after = (ends: readonly string[]): Expression => {
+    const byNext = Map.groupBy(ends, ([next]) => next ?? "");
+    const options = [NOTHING, sequence([other(...byNext.keys()), run])];
+    for (const [text, those] of byNext) {
+      const longer = those.map((end) => end.slice(1));
+      if (!longer.includes("")) options.push(sequence([{ kind: "text", text }, after(longer)]));
+    }
+    return { kind: "choice", options };
+  };
+  const options = [...begun].map(([text, those]) =>
+    sequence([{ kind: "text", text }, after(those.map((each) => each.slice(1)))]),
+  );
+  if (options.length === 0) return run;
+  const begunOnes = repeat({ kind: "choice", options }, 1, Number.POSITIVE_INFINITY);
+  return sequence([run, { kind: "choice", options: [NOTHING, begunOnes] }]);
 }

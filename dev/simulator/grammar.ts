@@ -71,60 +71,24 @@ function schemaMistake(schema: Json): string | undefined {
   return mayConform(JSON.stringify(fillSchema(schema)), schema) ? undefined : "Unsatisfiable schema";
 }
 
-/**
- * True if a grammar made from the schema accepts the text: JSON of the schema's shape, as far as the checks below cover
- * it.
- */
+/** True if a grammar made from the schema accepts the text, as far as the schema is known. */
 export function admits(schema: Json, text: string): boolean {
-  let value: Json;
-  try {
-    value = parseJson(text);
-  } catch {
-    return false;
-  }
-  return fits(value, schema, schema);
+  return mayConform(text, schema) && keepsPatterns(parseJson(text), schema);
 }
 
-/** Types, constants, choices, members and references. Other keywords accept everything. */
-function fits(value: Json, schema: Json | undefined, root: Json): boolean {
-  if (!isObject(schema)) return schema !== false;
-  if (typeof schema.$ref === "string" && schema.$ref.startsWith("#/"))
-    return fits(value, resolve(root, schema.$ref), root);
-  const { type } = schema;
-  const types: Json[] = type === undefined ? TYPES : Array.isArray(type) ? type : [type];
-  if (!types.some((type) => isOfType(value, type))) return false;
-  const same = (choice: Json) => JSON.stringify(choice) === JSON.stringify(value);
-  if (schema.const !== undefined && !same(schema.const)) return false;
-  if (Array.isArray(schema.enum) && !schema.enum.some(same)) return false;
-  const choices = schema.anyOf ?? schema.oneOf;
-  if (Array.isArray(choices) && !choices.some((choice) => fits(value, choice, root))) return false;
-  if (typeof value === "string" && typeof schema.pattern === "string") {
-    const grammar = parseRegex(schema.pattern);
+/** True if the strings in it match their patterns. */
+function keepsPatterns(value: Json, schema: Json | undefined): boolean {
+  if (!isObject(schema)) return true;
+  if (typeof value === "string") {
+    const grammar = typeof schema.pattern === "string" ? parseRegex(schema.pattern) : undefined;
     return grammar === undefined || admitsText(grammar, value);
   }
-  if (Array.isArray(value)) return value.every((element) => fits(element, schema.items, root));
-  if (!isObject(value)) return true;
-  const properties = isObject(schema.properties) ? schema.properties : {};
-  if (Array.isArray(schema.required) && !schema.required.every((name) => Object.hasOwn(value, String(name))))
-    return false;
-  return Object.entries(value).every(([name, member = null]) =>
-    fits(member, Object.hasOwn(properties, name) ? properties[name] : schema.additionalProperties, root),
+  if (Array.isArray(value)) return value.every((element) => keepsPatterns(element, schema.items));
+  const { properties } = schema;
+  if (!isObject(value) || !isObject(properties)) return true;
+  return Object.entries(value).every(
+    ([name, member = null]) => !Object.hasOwn(properties, name) || keepsPatterns(member, properties[name]),
   );
-}
-
-function isOfType(value: Json, type: Json): boolean {
-  switch (type) {
-    case "null":
-      return value === null;
-    case "array":
-      return Array.isArray(value);
-    case "object":
-      return isObject(value);
-    case "integer":
-      return Number.isInteger(value);
-    default:
-      return typeof value === type;
-  }
 }
 
 function findMistake(schema: Json | undefined, root: Json): string | undefined {
