@@ -170,7 +170,7 @@ function without(texts: readonly string[]): Expression {
     return chars(complement(charSet(codes.map((code) => [code, code]))));
   };
   const run = repeat(other(), 0, Number.POSITIVE_INFINITY);
-  /** What may come after a beginning, up to the next one: nothing that begins with one of these ends. */
+  /** The text after a beginning, up to the next one: it does not begin with one of these ends. */
   const after = (ends: readonly string[]): Expression => {
     const byNext = Map.groupBy(ends, ([next]) => next ?? "");
     const options = [NOTHING, sequence([other(...byNext.keys()), run])];

@@ -3,9 +3,10 @@ import { type GrammarFormat, placeOf, readGrammar, toEbnf, toPattern } from "@re
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parseEbnf } from "../../../dev/simulator/ebnf.ts";
-import { admitsText, parseRegex, sampleText } from "../../../dev/simulator/text-grammar.ts";
+import { parseRegex, sampleText } from "../../../dev/simulator/text-grammar.ts";
 import { charactersTouched } from "../../../test/work.ts";
 import { APPLY_PATCH, type GrammarCase, LARK_CASES, REGEX_CASES } from "./grammar-cases.ts";
+import { admits } from "./oracle.ts";
 
 const SPECIAL = ["<|end|>", "<|start|>", "<|channel|>", "<|message|>"];
 
@@ -44,9 +45,9 @@ describe.each<[string, GrammarCase[], (definition: string) => GrammarFormat]>([
   it.each(cases)("%s accepts the right texts, as EBNF", (definition, admitted, refused) => {
     for (const excludes of [[], SPECIAL]) {
       const grammar = translated(format(definition), excludes);
-      for (const text of admitted) expect([text, admitsText(grammar, text)]).toEqual([text, true]);
-      for (const text of refused) expect([text, admitsText(grammar, text)]).toEqual([text, false]);
-      expect(admitsText(grammar, sampleText(grammar))).toBe(true);
+      for (const text of admitted) expect([text, admits(grammar, text)]).toEqual([text, true]);
+      for (const text of refused) expect([text, admits(grammar, text)]).toEqual([text, false]);
+      expect(admits(grammar, sampleText(grammar))).toBe(true);
     }
   });
 
@@ -58,7 +59,7 @@ describe.each<[string, GrammarCase[], (definition: string) => GrammarFormat]>([
     for (const text of admitted) {
       // What JSON writes with a backslash is left out.
       const isPlain = JSON.stringify(text) === `"${text}"`;
-      expect([text, ecma.test(text), grammar && admitsText(grammar, text)]).toEqual([text, isPlain, isPlain]);
+      expect([text, ecma.test(text), grammar && admits(grammar, text)]).toEqual([text, isPlain, isPlain]);
     }
     for (const text of refused) expect([text, ecma.test(text)]).toEqual([text, false]);
   });
@@ -87,8 +88,8 @@ it("Codex's grammar for patches becomes this EBNF", () => {
 it("a run of characters has no special token in it where one would end the message", () => {
   const grammar = translated(lark(APPLY_PATCH), SPECIAL);
   const patch = (line: string) => `*** Begin Patch\n*** Add File: a\n+${line}\n*** End Patch`;
-  for (const text of ["x <| f", "a <|end", "<|en|>", "<<"]) expect(admitsText(grammar, patch(text))).toBe(true);
-  for (const text of SPECIAL) expect(admitsText(grammar, patch(`x ${text}`))).toBe(false);
+  for (const text of ["x <| f", "a <|end", "<|en|>", "<<"]) expect(admits(grammar, patch(text))).toBe(true);
+  for (const text of SPECIAL) expect(admits(grammar, patch(`x ${text}`))).toBe(false);
 });
 
 it.each<[string, string]>([
@@ -207,7 +208,7 @@ const grammars = fc
 it("a text that a generated grammar admits is one that its EBNF does", () => {
   fc.assert(
     fc.property(grammars, ({ definition, text }) => {
-      expect(admitsText(translated(lark(definition)), text)).toBe(true);
+      expect(admits(translated(lark(definition)), text)).toBe(true);
     }),
     { numRuns: 300 },
   );

@@ -3,8 +3,9 @@ import { type GrammarFormat, Recogniser, readGrammar, toEbnf } from "@responses-
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parseEbnf } from "../../../dev/simulator/ebnf.ts";
-import { admitsText, sampleText } from "../../../dev/simulator/text-grammar.ts";
+import { sampleText } from "../../../dev/simulator/text-grammar.ts";
 import { APPLY_PATCH, LARK_CASES, REGEX_CASES } from "./grammar-cases.ts";
+import { admits } from "./oracle.ts";
 
 const lark = (definition: string): GrammarFormat => ({ syntax: "lark", definition });
 const regex = (definition: string): GrammarFormat => ({ syntax: "regex", definition });
@@ -26,9 +27,7 @@ function keeps(rules: Rules, text: string, lengths: readonly number[] = [text.le
   return recogniser.accepts;
 }
 
-/**
- * The simulator's reader of the rules' form for model servers. It is another mechanism that must accept the same texts.
- */
+/** The rules as the simulator reads them from their form for model servers: they must accept the same texts. */
 function oracleOf(rules: Rules): Rules {
   const grammar = parseEbnf(toEbnf(rules));
   if (!grammar) throw new Error("no EBNF");
@@ -60,7 +59,7 @@ describe("the recogniser of a grammar", () => {
           number,
         ];
         const text = (sample.slice(0, start) + inserted + sample.slice(end)).toWellFormed();
-        expect([text, keeps(rules, text, by)]).toEqual([text, admitsText(oracle, text)]);
+        expect([text, keeps(rules, text, by)]).toEqual([text, admits(oracle, text)]);
       }),
       { numRuns: 3_000 },
     );
