@@ -101,8 +101,6 @@ export interface S3Config {
   region: string;
   accessKeyId: string;
   secretAccessKey: string;
-  /** The session token of keys that expire. */
-  sessionToken?: string;
   fetch: Fetch;
 }
 

@@ -112,9 +112,6 @@ export const DIRECTORY_TABLES = [
   "CREATE TABLE overrides (version INTEGER NOT NULL, body TEXT NOT NULL)",
 ];
 
-/** The name of the object, of which there is one. */
-export const DIRECTORY = "directory";
-
 /** The result of a look-up: the key, if it exists, and the mint's secret, by which the caller recognises invented keys from now on. */
 interface LookUp {
   mint: string;
