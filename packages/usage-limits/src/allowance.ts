@@ -12,6 +12,7 @@ import {
   plus,
   STORED_LIMITS,
 } from "./limits.ts";
+import { RecentNeeds } from "./recent-needs.ts";
 import { addUsage, type UsageEntry, usageKey, usedIn } from "./usage.ts";
 
 /** The ledger of a tenant, in this process or elsewhere. */
@@ -83,10 +84,6 @@ const REFUSED_FOR_MS = 200;
 const MAX_LOOKS = 10;
 const LOOK_AGAIN_MS = 10;
 
-/** The maximum of requests whose need is reserved in advance, and the number from which a caller is a frequent one. */
-const MAX_ADVANCE = 1_000;
-const FREQUENT = 3;
-
 /** A random id of the isolate, which has no name of its own. Made by the first request: no isolate may draw one before. */
 let holder: string | undefined;
 
@@ -117,8 +114,7 @@ export class Allowance {
   #refusal: { obstacle: Obstacle; until: number } | undefined;
   /** The time since when the quota is being asked, Unix milliseconds; 0 if it is not. Another number belongs to another asker. */
   #askingSince = 0;
-  /** The needs of new requests: a sum that halves every second. */
-  #recent = { count: 0, need: { ...NOTHING } as Amounts, at: 0 };
+  readonly #recent = new RecentNeeds();
   #status: Status = {};
 
   constructor(account: Pick<Report, "key" | "endUser">, limits: CountedLimits, setting: AllowanceSetting) {
@@ -248,10 +244,7 @@ export class Allowance {
       open.taken = plus(open.taken, minus(need, counts));
       this.#open.add(open);
     }
-    if (isNew) {
-      const recent = this.#recentNeeds();
-      this.#recent = { count: recent.count + 1, need: plus(recent.need, need), at: Date.now() };
-    }
+    if (isNew) this.#recent.add(need);
     return true;
   }
 
@@ -289,7 +282,7 @@ export class Allowance {
     this.#askingSince = since;
     try {
       if (this.#waiting.length === 0) {
-        this.#keep(this.#soon());
+        this.#keep(this.#recent.soon());
         await this.#exchange(undefined);
         this.#handOut();
       }
@@ -330,7 +323,7 @@ export class Allowance {
     const want: Want | undefined = first && {
       least: lacking(first.need),
       needed: lacking(this.#waiting.reduce((sum, { need }) => plus(sum, need), NOTHING)),
-      soon: this.#soon(),
+      soon: this.#recent.soon(),
     };
     const [used, usage, due] = [this.#used, this.#usage, this.#due];
     [this.#used, this.#usage, this.#due] = [{ ...NOTHING }, new Map(), undefined];
@@ -375,19 +368,6 @@ export class Allowance {
   /** Gives free amounts back to the quota, except this much. */
   #keep(most: Amounts): void {
     this.#free = combined(this.#free, most, Math.min);
-  }
-
-  #recentNeeds(): { count: number; need: Amounts } {
-    const { count, need, at } = this.#recent;
-    const share = 2 ** (-Math.max(0, Date.now() - at) / 1000);
-    return { count: count * share, need: combined(need, NOTHING, (amount) => amount * share) };
-  }
-
-  /** The amounts to have in advance: about the need of the last second, if the caller is a frequent one. */
-  #soon(): Amounts {
-    const { count, need } = this.#recentNeeds();
-    if (count < FREQUENT) return NOTHING;
-    return combined(need, NOTHING, (amount) => Math.ceil(amount * Math.min(1, MAX_ADVANCE / count)));
   }
 
   /** The quota's status, with the amounts that this isolate may still use. */
