@@ -38,20 +38,6 @@ const PAGE_STORE_FILES = 20_000;
 const STORE_FILES_AT_ONCE = 500;
 
 type Write = (line: object) => Promise<void>;
-type Objects = Env;
-
-/** Writes a page of lines: files, then vector stores. Gives the next page's `after`, or null where nothing is left. */
-export async function exportFiles(
-  objects: Objects,
-  tenant: string,
-  { after, limit }: { after: string | undefined; limit: number },
-  write: Write,
-): Promise<string | null> {
-  const isAmongStores = after !== undefined && parseStoreId(after) !== undefined;
-  const next = isAmongStores ? null : await writeFiles(new FileClient(objects, tenant), { after, limit }, write);
-  const stores = new StoreClient(objects, tenant);
-  return next ?? (await writeStores(stores, { after: isAmongStores ? after : undefined, limit }, write));
-}
 
 /** Tells whether an export continues after a file or a store. */
 export function isFileCursor(after: string): boolean {
@@ -59,11 +45,14 @@ export function isFileCursor(after: string): boolean {
 }
 
 interface Page {
+  /** A home, a file or a vector store; undefined for the first page. */
   after: string | undefined;
   limit: number;
 }
 
-async function writeFiles(client: FileClient, { after, limit }: Page, write: Write): Promise<string | null> {
+/** Writes a page of files, if it is not beyond them. Gives the next page's `after`, or null where nothing is left. */
+export async function exportFiles(client: FileClient, { after, limit }: Page, write: Write): Promise<string | null> {
+  if (after !== undefined && parseStoreId(after) !== undefined) return null;
   const { data, hasMore } = await client.list({ limit, order: "asc", after: after && parseFileId(after) });
   let bytes = 0;
   for (const [index, record] of data.entries()) {
@@ -110,8 +99,10 @@ async function* bytesOf(client: FileClient, id: string): AsyncGenerator<Uint8Arr
   }
 }
 
-async function writeStores(client: StoreClient, { after, limit }: Page, write: Write): Promise<string | null> {
-  const { ids, hasMore } = await client.list({ limit, order: "asc", after });
+/** The same of vector stores. */
+export async function exportStores(client: StoreClient, page: Page, write: Write): Promise<string | null> {
+  const after = page.after !== undefined && parseStoreId(page.after) !== undefined ? page.after : undefined;
+  const { ids, hasMore } = await client.list({ limit: page.limit, order: "asc", after });
   let files = 0;
   for (const [index, id] of ids.entries()) {
     files += await writeStore(client, id, write);
@@ -188,7 +179,7 @@ export class FilesImport implements AsyncDisposable {
   #file: { about: LineOf<"file">; received: ReceivedPart | null } | undefined;
   #store: { id: string; isHere: boolean; waiting: NewStoreFile[] } | undefined;
 
-  constructor(objects: Objects, tenant: string, config: Config) {
+  constructor(objects: Env, tenant: string, config: Config) {
     this.#files = new FileClient(objects, tenant);
     this.#stores = new StoreClient(objects, tenant);
     this.#tenant = tenant;

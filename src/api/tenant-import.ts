@@ -65,7 +65,7 @@ export async function importTenant(
   checkDisk();
   const directory = admin.directories.getByName();
   await directory.note({ type: "tenant.imported", actor: admin.name, tenant, target: tenant }, "admin");
-  await using files = new FilesImport(admin.files, tenant, config);
+  await using files = new FilesImport(admin.env, tenant, config);
   const importer = new Importer(admin, config, tenant, files);
   let number = 0;
   try {
@@ -102,7 +102,7 @@ class Importer {
     this.#admin = admin;
     this.#config = config;
     this.#tenant = tenant;
-    this.#client = new HomeClient(admin.homes, tenant);
+    this.#client = new HomeClient(admin.env, tenant);
     this.#isSealed = sealedFor(config, tenant);
     this.#files = files;
     this.done = newImport(tenant, files.done);
@@ -141,7 +141,7 @@ class Importer {
       this.#homes += 1;
       if (this.#homes > MAX_HOMES)
         throw invalidRequest("object", `An import accepts at most ${MAX_HOMES} homes. Import the export page by page.`);
-      await this.#admin.quotas.getByName(this.#tenant).noteHome(line.id);
+      await this.#admin.env.QUOTAS.getByName(this.#tenant).noteHome(line.id);
       this.#home = new HomeInParts(this.#client, new ImportedHome(line), await this.#isCounted());
       await this.#home.add(text);
       return;

@@ -189,15 +189,7 @@ function configurationAccess(context: Context<AppEnv>): ConfigurationAccess {
 }
 
 function tenantData(context: Context<AppEnv>): TenantData {
-  return {
-    ...administrator(context),
-    homes: context.env,
-    quotas: context.env.QUOTAS,
-    files: context.env,
-    webhooks: context.env.WEBHOOKS,
-    batches: context.env.BATCHES,
-    responseIndexes: context.env.RESPONSE_INDEXES,
-  };
+  return { ...administrator(context), env: context.env };
 }
 
 function liveRuns(context: Context<AppEnv>): LiveRuns {

@@ -253,6 +253,11 @@ export class Quota extends OwnedObject {
     return this.#usage.read(query);
   }
 
+  /** All of it, as lines of an export. */
+  exported(): object[] {
+    return this.usage({ from: 0, until: Number.MAX_SAFE_INTEGER }).map((row) => ({ object: "usage", ...row }));
+  }
+
   /** Notes the present size of a vector store; 0 of a deleted one. */
   noteStore(id: string, bytes: number): void {
     this.ctx.storage.transactionSync(() => this.#usage.noteStore(id, bytes, Date.now()));

@@ -29,9 +29,10 @@ export class StoreList {
 
   /** Adds a store. False if there are as many as allowed. */
   add(id: string, max: number): boolean {
+    if (this.has(id)) return true;
     const [row] = this.#schema.rows<{ stores: number }>("SELECT COUNT(*) AS stores FROM vector_store");
     if ((row?.stores ?? 0) >= max) return false;
-    this.#schema.write("INSERT OR IGNORE INTO vector_store (id) VALUES (?)", id);
+    this.#schema.write("INSERT INTO vector_store (id) VALUES (?)", id);
     return true;
   }
 
