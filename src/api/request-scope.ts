@@ -72,7 +72,7 @@ export class RequestScope<Used = UsedTurn> implements Disposable {
     held?.conversation?.release();
   }
 
-  /** Moves everything into a scope of its own, which this one then does not give back. */
+  /** Moves everything into a new scope. This scope then releases nothing. */
   move(): RequestScope<Used> {
     const moved = new RequestScope<Used>();
     moved.#held = this.#held;

@@ -95,7 +95,7 @@ export async function answerLine(
         return { isOk: false, status: fault.status, body: JSON.stringify(fault.toBody()) };
       }
       if (!isAway) noteTries(tries);
-      const wait = toldWait(fault) ?? Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(waits, 10));
+      const wait = retryAfterOf(fault) ?? Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(waits, 10));
       const now = Date.now();
       if (now >= end) return undefined;
       // The wait may last longer than `end`: a retry that began earlier would ignore the server's `Retry-After`.
@@ -106,7 +106,7 @@ export async function answerLine(
 }
 
 /** The wait that a limit names in milliseconds, or a model server in seconds; undefined without one. */
-function toldWait({ headers }: ApiError): number | undefined {
+function retryAfterOf({ headers }: ApiError): number | undefined {
   const wait = Number(headers["retry-after-ms"] ?? Number(headers["retry-after"] ?? Number.NaN) * 1000);
   return wait >= 0 ? wait : undefined;
 }

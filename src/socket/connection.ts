@@ -265,8 +265,9 @@ export class Connection {
   }
 
   /**
-   * Creates a response, to its end. `words` stand before its input. One that is made of itself (`isAutomatic`) and cannot be gives them back.
-   * Gives the words that another one is to answer. Never rejects.
+   * Creates a response and waits for its end. `words` are messages that steered an earlier response: they come before
+   * the input. If this server begins the response itself (`isAutomatic`) and it is refused, the messages wait again.
+   * Gives the messages that steered this response, for the next one. Never rejects.
    */
   async #respond(
     lane: string | undefined,

@@ -83,8 +83,9 @@ export class ConnectionSteering {
   }
 
   /**
-   * A response has ended, and is under way no more. Gives the words that a successor is to answer now; none where the client has to answer
-   * calls first, or where there can be no successor, of which its reader is told. Without a `result` it never was.
+   * Notes the end of a response. Gives the messages that the next response has to answer at once. There are none if
+   * the client must answer calls first, or if no response can follow: the client then gets `response.steer.failed`.
+   * Without a `result` the response never began.
    */
   end(id: string, result?: TurnResult): QueuedWords | undefined {
     const response = this.#running.get(id);

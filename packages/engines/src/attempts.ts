@@ -5,7 +5,7 @@ import { answeredStatus, type Body } from "./model-server.ts";
 /** One request to one of the model servers. */
 
 /** Makes a request, and reports it. Rejects as the request does. */
-export async function told(
+export async function reported(
   onAttempt: ((call: ServerAttempt) => void) | undefined,
   of: Pick<ServerAttempt, "server" | "path" | "attempt">,
   ask: () => Promise<Response>,

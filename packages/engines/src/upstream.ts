@@ -1,7 +1,7 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import { pause } from "@responses-edge/turn/contract/pause";
-import { renamed, told } from "./attempts.ts";
+import { renamed, reported } from "./attempts.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import { hashOf } from "./hash.ts";
@@ -143,7 +143,7 @@ export class Upstream {
     const { onAttempt } = this.#options;
     if (!onAttempt) return only.request(path, signal, sent, options);
     const call = { server: only.config.name, path, attempt: 1 };
-    return told(onAttempt, call, () => only.request(path, signal, sent, options));
+    return reported(onAttempt, call, () => only.request(path, signal, sent, options));
   }
 
   /** The body for a server. Throws the 400 of a model that it lacks, and the 503 if it may not get prompts. */
@@ -253,7 +253,7 @@ export class Upstream {
     try {
       const sent = body === undefined ? undefined : await this.#bodyFor(server, body, signal);
       const call = { server: server.config.name, path, attempt };
-      const response = await told(this.#options.onAttempt, call, () =>
+      const response = await reported(this.#options.onAttempt, call, () =>
         server.request(path, signal, sent, { ...options, withinMs }),
       );
       if (isPage(response)) {

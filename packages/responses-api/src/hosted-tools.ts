@@ -101,7 +101,7 @@ const webSearchTool = z.object({
 /** Files that a request may give to its container: OpenAI's limit. */
 const MAX_GIVEN_FILES = 50;
 
-/** The container is its operator's: the tool server gives every one the same, and is told nothing of a request. */
+/** The operator configures containers: the tool server makes all of them alike, and gets no settings from a request. */
 const automaticContainer = z
   .object({
     type: z.literal("auto"),

@@ -70,7 +70,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
  */
 export async function parseBody(body: Uint8Array, tenant: string): Promise<unknown> {
   const work = body.byteLength > MAX_SHORT_BODY ? new LongWork(tenant) : undefined;
-  // Charged before, because neither can be done in parts.
+  // Decoding and `JSON.parse` cannot pause in the middle, so their time is spent in advance.
   const units = body.byteLength / BYTES_PER_UNIT;
   if (work) await work.spend(units);
   const fault = structureFault(body);

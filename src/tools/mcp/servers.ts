@@ -27,7 +27,7 @@ export class McpServers implements PluginSession {
   readonly #turn: SessionOptions;
   readonly #servers: McpServerTool[] = [];
   readonly tools = new Map<string, McpTool>();
-  /** The next number to try for names that are not free, by what stands before it. */
+  /** The next number to try for a name that is taken, by the part of the name before the number. */
   readonly #numbered = new Map<string, number>();
   readonly #connections = new Map<string, McpConnection>();
   readonly offered: { functions: FunctionTool[] } = { functions: [] };

@@ -129,7 +129,7 @@ export class Draft {
 
   /** Ends an answer that the model server could not parse. */
   endUnread(): ModelDelta[] {
-    const again = this.#told("what its server could not read.", "Answer again, with complete calls or with text.");
+    const again = this.#askAgain("what its server could not read.", "Answer again, with complete calls or with text.");
     return [{ kind: "item_done" }, again, { kind: "finish", reason: "stop" }];
   }
 
@@ -171,21 +171,21 @@ export class Draft {
     if (mustCall) {
       const names = [...this.#options.offered];
       const must = names.length === 1 ? `the tool '${names[0]}'` : `one of the tools: ${names.join(", ")}`;
-      return this.#told(NO_CALL, `Call ${must}.`);
+      return this.#askAgain(NO_CALL, `Call ${must}.`);
     }
     // A text that was written without the server's grammar is asked for again with it.
     if (!wasTold && format && !format.accepts(this.#said)) {
       return { kind: "ask_again", change: { ...this.#change, isFinal: true } };
     }
     if (!wasTold || !format || format.mayAccept(this.#said)) return undefined;
-    return this.#told(
+    return this.#askAgain(
       "text that does not keep to its format.",
       "Answer again, with JSON of the requested format alone.",
     );
   }
 
   /** Asks the model again, with a note about its text. */
-  #told(why: string, content: string): Extract<ModelDelta, { kind: "ask_again" }> {
+  #askAgain(why: string, content: string): Extract<ModelDelta, { kind: "ask_again" }> {
     const { corrections = [] } = this.#prompt;
     const said = this.#said.trim();
     const answer: ChatMessage[] = said === "" ? [] : [{ role: "assistant", content: said }];

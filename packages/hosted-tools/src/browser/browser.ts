@@ -349,7 +349,7 @@ function citedResult({ text, links }: SearchPage, cited: string): { url: string;
 }
 
 function absoluteUrl(text: string): string {
-  // Models leave the scheme away.
+  // Models often omit the scheme.
   for (const candidate of [text.trim(), `https://${text.trim()}`]) {
     if (!URL.canParse(candidate)) continue;
     const { protocol, href } = new URL(candidate);

@@ -140,7 +140,7 @@ export class ImageSession {
     return wholeOf(file.body);
   }
 
-  /** Keeps an image of a turn that is kept. Gives its file's id; undefined where it stands in its item alone. */
+  /** Stores the image of a stored turn as a file. Gives the file's id; undefined if the item itself has the image. */
   async #keep(name: string, mimeType: string, bytes: Uint8Array): Promise<string | undefined> {
     const { files, isKept } = this.#options;
     this.#bytes += bytes.length;

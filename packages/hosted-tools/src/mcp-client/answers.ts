@@ -84,7 +84,7 @@ export async function readTools(
 /** Stands where an output was cut. */
 const TRUNCATED = "\n[truncated]\n";
 
-/** A type or address that stands in a placeholder: the server's words, so short. */
+/** Characters of a type or an address in a placeholder. The server chooses these, so a long one is cut. */
 const MAX_NAME_LENGTH = 200;
 
 /**

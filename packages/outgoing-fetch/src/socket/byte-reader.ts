@@ -76,8 +76,8 @@ const PAUSE_PER_LAG = 2;
 const MAX_PAUSE_MS = 100;
 
 /**
- * A helpful pause removes its own reason. It shortens slowly, by two thirds in this time: a pause that ended at once
- * would lead to the next standstill. Milliseconds.
+ * A pause that helps removes the lag that caused it. So it shortens slowly, by two thirds in this time: if it ended
+ * at once, the next standstill would follow. Milliseconds.
  */
 const FADE_MS = 4_000;
 

@@ -76,7 +76,7 @@ export interface Checked {
   faults: BatchFault[];
 }
 
-/** Checks a file to its end, or to as many faults as are told. `giveWay` is called for each line with its length in bytes. */
+/** Checks a file to its end, or until the maximum of reported faults. `giveWay` is called for each line with its length in bytes. */
 export async function checkBatch(
   lines: AsyncIterable<ReadLine & { bytes: number }>,
   giveWay: (bytes: number) => Promise<void>,
