@@ -20,7 +20,7 @@ export interface QuotaStub {
   exchange(report: Report, usage: readonly UsageEntry[]): Promise<Answer>;
 }
 
-/** What an allowance needs of its process. */
+/** The functions of its process that an allowance needs. */
 export interface AllowanceSetting {
   quota: QuotaStub;
   /** The storage reports of this process. `latest` names the newest one, `isTold` says whether the quota has all up to one. */
@@ -102,7 +102,7 @@ export class Allowance {
   /** When the quota has last answered, Unix milliseconds. */
   #heardAt = 0;
   readonly #open = new Set<Open>();
-  /** What ended requests had reserved to store, until the quota has the reports up to `latest`. */
+  /** The storage that ended requests had reserved, until the quota has the reports up to `latest`. */
   #settled: { taken: Amounts; latest: number }[] = [];
   /** Used, and not reported yet. */
   #used: Amounts = { ...NOTHING };

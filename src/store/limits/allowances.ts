@@ -98,7 +98,7 @@ export async function countedUse<T>(
   }
 }
 
-/** Who uses a model, and how that is counted. */
+/** The user of a model, and how its use is counted. */
 export interface UseOwner {
   identity: Identity;
   quotas: Env["QUOTAS"] | undefined;
