@@ -1,19 +1,19 @@
-import { createHash } from "node:crypto";
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { joinWithKeys, newKeys } from "./key-support.ts";
 import { SocketClient } from "./socket-support.ts";
-import { type Gateway, joinGateway, startGateway } from "./support.ts";
+import { type Gateway, joinGateway } from "./support.ts";
 
 /** Web pages in a browser of this machine: a server without keys refuses pages of other hosts. */
 
-const KEY = "key-of-tenant-a";
 const UNKNOWN = `resp_${"a".repeat(32)}`;
 
 let open: Gateway;
 let keyed: Gateway;
+let key: string;
 beforeAll(async () => {
-  const sha256 = createHash("sha256").update(KEY).digest("hex");
-  [open, keyed] = await Promise.all([joinGateway(), startGateway({ API_KEYS: `a:${sha256}` })]);
+  [open, keyed] = await Promise.all([joinGateway(), joinWithKeys()]);
+  key = (await newKeys(keyed, "a")).a;
 });
 afterAll(async () => {
   await open.close();
@@ -158,10 +158,8 @@ describe("without keys", () => {
 });
 
 describe("with keys", () => {
-  const authorization = `Bearer ${KEY}`;
-
   it("all hosts and origins are served", async () => {
-    const headers = { authorization, host: "api.example.com", origin: "https://app.example.com" };
+    const headers = { authorization: `Bearer ${key}`, host: "api.example.com", origin: "https://app.example.com" };
     expect((await send(keyed, "GET", "/v1/models", headers)).status).toBe(200);
     expect((await send(keyed, "POST", "/v1/conversations", headers)).status).toBe(200);
   });
@@ -185,7 +183,7 @@ describe.each([
   ])("is a 415 at POST %s", async (path) => {
     for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]) {
       for (const body of ["{}", ...(type === "" ? [] : [""])]) {
-        const headers = { authorization: `Bearer ${KEY}`, ...(type !== "" && { "content-type": type }) };
+        const headers = { authorization: `Bearer ${key}`, ...(type !== "" && { "content-type": type }) };
         const { status, error } = await send(gateway(), "POST", path, headers, body);
         expect({ type, body, status, code: error?.code }).toEqual({
           type,

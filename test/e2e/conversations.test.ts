@@ -1,22 +1,22 @@
-import { createHash } from "node:crypto";
 import OpenAI from "openai";
 import type { Conversation } from "openai/resources/conversations/conversations";
 import type { Response, ResponseInputItem } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Gateway, startGateway } from "./support.ts";
+import { joinWithKeys, newKeys } from "./key-support.ts";
+import type { Gateway } from "./support.ts";
 import { ended, itemsOf, promptsFor, reached, textsOf } from "./turns.ts";
-
-const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
 let gateway: Gateway;
 let openai: OpenAI;
 let stranger: OpenAI;
+let keys: Record<"ann" | "bob", string>;
 beforeAll(async () => {
-  gateway = await startGateway({ API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}` });
-  openai = gateway.client({ apiKey: "ann-key" });
+  gateway = await joinWithKeys();
+  keys = await newKeys(gateway, "ann", "bob");
+  openai = gateway.client({ apiKey: keys.ann });
   // The gateway that the helpers use.
   gateway.openai = openai;
-  stranger = gateway.client({ apiKey: "bob-key" });
+  stranger = gateway.client({ apiKey: keys.bob });
 });
 afterAll(() => gateway.close());
 
@@ -61,7 +61,7 @@ describe.concurrent("a conversation", () => {
   });
 
   it("begins without a body, too", async () => {
-    const headers = { authorization: "Bearer ann-key" };
+    const headers = { authorization: `Bearer ${keys.ann}` };
     const answer = await gateway.fetch(`${gateway.url}/v1/conversations`, { method: "POST", headers });
     expect(answer.status).toBe(200);
   });

@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Grants } from "../../src/contract/grants.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { type Gateway, joinRunning, startGateway } from "./support.ts";
 
 /** A gateway with a root key, and calls of the admin API. */
 
@@ -13,6 +13,11 @@ export const ADMIN_KEY = `ops:${sha256(ROOT)}`;
 /** Starts a gateway that caches keys only for a moment. */
 export function startWithKeys(vars: Record<string, string> = {}): Promise<Gateway> {
   return startGateway({ ADMIN_KEY, KEY_CACHE_MS: "100", ...vars });
+}
+
+/** Joins the running gateway with a root key (`joinGateway`): each file makes its own tenants and keys (`newKeys`). */
+export function joinWithKeys(): Promise<Gateway> {
+  return joinRunning("with keys", { ADMIN_KEY, KEY_CACHE_MS: "100", EMBEDDINGS_MODEL: "simulator" });
 }
 
 type Json = Record<string, unknown>;
@@ -96,6 +101,15 @@ let tenants = 0;
 export function newTenant(): string {
   tenants += 1;
   return `tenant-${tenants}`;
+}
+
+/** A key of a new tenant for each name. */
+export async function newKeys<Name extends string>(
+  gateway: Pick<Gateway, "fetch" | "url">,
+  ...names: Name[]
+): Promise<Record<Name, string>> {
+  const made = names.map(async (name) => [name, (await makeKey(gateway, newTenant())).value]);
+  return Object.fromEntries(await Promise.all(made)) as Record<Name, string>;
 }
 
 /** Creates a response with a key. Gives the raw answer. */

@@ -51,17 +51,23 @@ export async function startGateway(vars: Variables = {}): Promise<Gateway> {
   return gatewayAt(worker, vllm, await descriptionOf(worker.url));
 }
 
-/** The gateway for all test files of this process. */
-let running: Promise<[WorkerdProcess, SimulatorServer, ApiDescription]> | undefined;
+/** The gateways for all test files of this process, by their kinds. */
+const running = new Map<string, Promise<[WorkerdProcess, SimulatorServer, ApiDescription]>>();
 
 /**
  * Joins the running gateway, which the first file of a process starts: for facts that need no variable, and no process
  * of their own. All clients are one tenant. The simulator has forgotten earlier files, but their stored data is there.
  * The transport is that of `npm start`. Closing throws the violations; the gateway runs until the process ends.
  */
-export async function joinGateway(): Promise<Gateway> {
-  running ??= startRunning();
-  const [worker, vllm, description] = await running;
+export function joinGateway(): Promise<Gateway> {
+  return joinRunning("plain", { HARMONY_START_DATE: DATE });
+}
+
+/** Joins the running gateway of a kind, all of which have the same variables (`joinGateway`). */
+export async function joinRunning(kind: string, vars: Variables): Promise<Gateway> {
+  const started = running.get(kind) ?? startRunning(vars);
+  running.set(kind, started);
+  const [worker, vllm, description] = await started;
   vllm.simulator.clear();
   const before = worker.logs().length;
   const stays = { close: async () => {} };
@@ -72,10 +78,9 @@ export async function joinGateway(): Promise<Gateway> {
   );
 }
 
-async function startRunning(): Promise<[WorkerdProcess, SimulatorServer, ApiDescription]> {
+async function startRunning(vars: Variables): Promise<[WorkerdProcess, SimulatorServer, ApiDescription]> {
   const vllm = await serveSimulator();
-  const vars = { VLLM_TRANSPORT: "socket", HARMONY_START_DATE: DATE };
-  const worker = await startWorkerd(variables(vllm, vars));
+  const worker = await startWorkerd(variables(vllm, { VLLM_TRANSPORT: "socket", ...vars }));
   // vitest ends its processes by this signal, at which Node does not emit `exit`.
   process.once("SIGTERM", () => process.exit());
   return [worker, vllm, await descriptionOf(worker.url)];

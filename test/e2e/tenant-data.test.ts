@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
-import { ask, call, create, type MadeKey, makeKey, newTenant, startWithKeys } from "./key-support.ts";
+import { ask, call, create, joinWithKeys, type MadeKey, makeKey, newTenant } from "./key-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 import { ended, unique } from "./turns.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startWithKeys();
+  gateway = await joinWithKeys();
 });
 afterAll(() => gateway.close());
 

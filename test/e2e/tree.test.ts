@@ -2,18 +2,17 @@ import type { TreeNode } from "@responses-edge/responses-api/platform/tree";
 import type { Response as OpenAIResponse } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
-import { call, sha256 } from "./key-support.ts";
-import { eventually, type Gateway, startGateway } from "./support.ts";
+import { call, joinWithKeys, newKeys } from "./key-support.ts";
+import { eventually, type Gateway } from "./support.ts";
 import { ended, reached, unique } from "./turns.ts";
 
 /** The tree of a conversation, as clients read it. */
 
-const KEYS = { one: "the-key-of-one", other: "the-key-of-another" };
-
 let gateway: Gateway;
+let keys: Record<"one" | "other", string>;
 beforeAll(async () => {
-  const keys = Object.entries(KEYS).map(([tenant, key]) => `${tenant}:${sha256(key)}`);
-  gateway = await startGateway({ API_KEYS: keys.join(",") });
+  gateway = await joinWithKeys();
+  keys = await newKeys(gateway, "one", "other");
 });
 afterAll(() => gateway.close());
 
@@ -25,7 +24,7 @@ interface TreePage {
   has_more: boolean;
 }
 
-function ask(path: string, key = KEYS.one): Promise<Response> {
+function ask(path: string, key = keys.one): Promise<Response> {
   return call(gateway, "GET", path, undefined, key);
 }
 
@@ -35,7 +34,7 @@ async function treeOf(path: string, query = ""): Promise<TreePage> {
   return (await answer.json()) as TreePage;
 }
 
-const client = () => gateway.client({ apiKey: KEYS.one });
+const client = () => gateway.client({ apiKey: keys.one });
 
 function say(input: string, more: object = {}): Promise<OpenAIResponse> {
   return client().responses.create({ model: "simulator", input, ...more });
@@ -126,8 +125,8 @@ describe("GET /v1/responses/{id}/tree", () => {
 
   it("is a 404 for another tenant's key", async () => {
     const { id } = await say("Secret");
-    const theirs = await ask(`/v1/responses/${id}/tree`, KEYS.other);
-    const unknown = await ask(`/v1/responses/resp_${"0".repeat(32)}/tree`, KEYS.other);
+    const theirs = await ask(`/v1/responses/${id}/tree`, keys.other);
+    const unknown = await ask(`/v1/responses/resp_${"0".repeat(32)}/tree`, keys.other);
     await expectError(theirs, { status: 404, code: "response_not_found" });
     await expectError(unknown, { status: 404, code: "response_not_found" });
   });
@@ -150,7 +149,7 @@ describe("GET /v1/responses/{id}/tree", () => {
       expect((await ask(`/v1/responses/${hostile}/tree`)).status).toBe(404);
     }
     await expectError(await ask(`/v1/responses/${"r".repeat(100)}/tree`), { status: 400, param: "response_id" });
-    expect((await call(gateway, "POST", path, {}, KEYS.one)).status).toBe(405);
+    expect((await call(gateway, "POST", path, {}, keys.one)).status).toBe(405);
   });
 });
 
@@ -183,7 +182,7 @@ describe("GET /v1/conversations/{id}/tree", () => {
 
   it("is a 404 for another tenant, and after the conversation's deletion", async () => {
     const { id } = await client().conversations.create();
-    await expectError(await ask(`/v1/conversations/${id}/tree`, KEYS.other), {
+    await expectError(await ask(`/v1/conversations/${id}/tree`, keys.other), {
       status: 404,
       code: "conversation_not_found",
     });

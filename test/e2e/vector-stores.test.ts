@@ -1,21 +1,18 @@
-import { createHash } from "node:crypto";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { eventually, type Gateway, startGateway } from "./support.ts";
+import { joinWithKeys, newKeys } from "./key-support.ts";
+import { eventually, type Gateway } from "./support.ts";
 
 /** Vector stores, by openai-node. The embeddings are the simulator's. */
 
-const KEYS = { one: "the-key-of-one", other: "the-key-of-another" };
-
 let gateway: Gateway;
+let keys: Record<"one" | "other", string>;
 let openai: OpenAI;
 beforeAll(async () => {
-  const hashed = Object.entries(KEYS).map(
-    ([tenant, key]) => `${tenant}:${createHash("sha256").update(key).digest("hex")}`,
-  );
-  // The model is one of the pool's.
-  gateway = await startGateway({ API_KEYS: hashed.join(","), EMBEDDINGS_MODEL: "simulator" });
-  openai = gateway.client({ apiKey: KEYS.one });
+  // Its model of embeddings is one of the pool's.
+  gateway = await joinWithKeys();
+  keys = await newKeys(gateway, "one", "other");
+  openai = gateway.client({ apiKey: keys.one });
 });
 afterAll(() => gateway.close());
 
@@ -237,7 +234,7 @@ describe.concurrent("a vector store", () => {
     const { store } = await filledStore();
     const answer = await gateway.fetch(`${gateway.url}/v1/vector_stores/${store.id}/reindex`, {
       method: "POST",
-      headers: { authorization: `Bearer ${KEYS.one}` },
+      headers: { authorization: `Bearer ${keys.one}` },
     });
     expect(await answer.json()).toMatchObject({ status: "in_progress", embedding_model: null });
     await eventually(async () => (await openai.vectorStores.retrieve(store.id)).status === "completed");
@@ -279,7 +276,7 @@ describe.concurrent("a vector store", () => {
         const body = method === "post" ? (bodies[path] ?? {}) : undefined;
         const isForm = body instanceof FormData;
         const headers = {
-          authorization: `Bearer ${KEYS.other}`,
+          authorization: `Bearer ${keys.other}`,
           ...(body && !isForm && { "content-type": "application/json" }),
         };
         const init = {
@@ -293,7 +290,7 @@ describe.concurrent("a vector store", () => {
     const statuses = await Promise.all(asked.map(async ([endpoint, answer]) => [endpoint, (await answer).status]));
     expect(statuses.length).toBeGreaterThan(20);
     expect(statuses.filter(([, status]) => status !== 404)).toEqual([]);
-    const other = gateway.client({ apiKey: KEYS.other });
+    const other = gateway.client({ apiKey: keys.other });
     // A tenant cannot add its own file to another's store, nor another's file to its own store.
     const { id: theirs } = await file("theirs.txt", "Theirs.", other);
     await expectError(Promise.resolve(other.vectorStores.files.create(store.id, { file_id: theirs })), 404, {});
