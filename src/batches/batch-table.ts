@@ -68,7 +68,9 @@ export interface BatchRecord {
   isUntold?: boolean;
 }
 
-export const OVER: ReadonlySet<BatchStatus> = new Set(["completed", "failed", "expired", "cancelled"]);
+const END_STATUSES = ["completed", "failed", "expired", "cancelled"] as const;
+export type EndStatus = (typeof END_STATUSES)[number];
+export const OVER: ReadonlySet<BatchStatus> = new Set(END_STATUSES);
 
 type Row = { body: string };
 

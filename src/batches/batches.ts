@@ -11,7 +11,15 @@ import { Schema } from "../store/objects/schema.ts";
 import { announce } from "../store/tenant/webhooks/announcing.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { BatchJob } from "./batch-job.ts";
-import { BATCH_TABLES, type BatchRecord, BatchTable, type Counts, OVER, type Tokens } from "./batch-table.ts";
+import {
+  BATCH_TABLES,
+  type BatchRecord,
+  BatchTable,
+  type Counts,
+  type EndStatus,
+  OVER,
+  type Tokens,
+} from "./batch-table.ts";
 
 /**
  * The longest work of one alarm, after which it waits for requests in progress. The platform ends an alarm that runs
@@ -166,7 +174,7 @@ export class Batches extends OwnedObject {
   /** Tells the tenant's webhooks how a batch has ended. */
   async #tell(batch: BatchRecord): Promise<void> {
     const { id, status, owner, at } = batch;
-    const notice = { id: `evt_${id.slice("batch_".length)}`, type: `batch.${status}`, about: id };
+    const notice = { id: `evt_${id.slice("batch_".length)}`, type: `batch.${status as EndStatus}` as const, about: id };
     await announce(this.env, owner.tenant, { ...notice, createdAt: at[status] ?? unixSeconds() });
     batch.isUntold = false;
     this.#change(() => this.#table.write(batch));
@@ -240,4 +248,10 @@ function belowInteractive(config: Config): Config {
     configs.set(config, made);
   }
   return made;
+}
+
+declare module "../store/tenant/webhooks/announcing.ts" {
+  interface WebhookSenders {
+    BATCHES: `batch.${EndStatus}`;
+  }
 }

@@ -1,4 +1,4 @@
-import { WEBHOOK_EVENTS } from "@responses-edge/responses-api/platform/webhooks";
+import { WEBHOOK_EVENT_TYPES } from "@responses-edge/responses-api/platform/webhooks";
 import type { Context } from "hono";
 import { endpointsQuery } from "../api/queries.ts";
 import {
@@ -88,7 +88,7 @@ export const webhookEndpoints = [
   endpoint("GET /v1/webhook_event_types", {
     summary: "the events that endpoints can get",
     operation: byTenant("listWebhookEventTypes", "read", { answers: ok("WebhookEventTypeList") }),
-    handle: (context) => context.json({ object: "list" as const, data: WEBHOOK_EVENTS }),
+    handle: (context) => context.json({ object: "list" as const, data: WEBHOOK_EVENT_TYPES }),
   }),
 ];
 

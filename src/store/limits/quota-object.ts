@@ -310,7 +310,7 @@ export class Quota extends OwnedObject {
     // The same id, should this object forget that it has sent the notice.
     const hash = createHash("sha256").update(`${tenant} ${about} ${obstacle} ${limit} ${resetsAt}`).digest("hex");
     const createdAt = unixSeconds();
-    const notice = { id: `evt_${hash.slice(0, 32)}`, type: "limit.nearly_used", createdAt, about };
+    const notice = { id: `evt_${hash.slice(0, 32)}`, type: "limit.nearly_used" as const, createdAt, about };
     this.ctx.waitUntil(announce(this.env, tenant, notice).catch(() => {}));
   }
 
@@ -339,5 +339,11 @@ export class Quota extends OwnedObject {
 declare module "../objects/objects.ts" {
   interface ObjectClasses {
     QUOTAS: Quota;
+  }
+}
+
+declare module "../tenant/webhooks/announcing.ts" {
+  interface WebhookSenders {
+    QUOTAS: "limit.nearly_used";
   }
 }

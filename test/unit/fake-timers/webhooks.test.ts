@@ -180,7 +180,7 @@ describe("a webhook", () => {
       Object.assign(object, { env: { ...env, WEBHOOK_URL: ENDPOINT, WEBHOOK_SECRET: SECRET } });
       object.create({ name: "other", url: OTHER, eventTypes: ["response.completed"] });
       for (let each = 0; each < 20; each += 1) {
-        const notice = { id: `evt_${each}`, type: "response.completed", createdAt: 0, about: `resp_${each}` };
+        const notice = { id: `evt_${each}`, type: "response.completed" as const, createdAt: 0, about: `resp_${each}` };
         await object.announce(notice);
       }
       const to = (url: string) => deliveries.filter((delivery) => delivery.url === url).length;

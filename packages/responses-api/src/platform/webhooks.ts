@@ -5,20 +5,26 @@ import { once } from "../items/shapes.ts";
 
 /** Webhook endpoints (openai 7.57 `WebhookEndpoint`), and their events. */
 
-/** The events of this server. OpenAI has no `limit.nearly_used`. */
-export const WEBHOOK_EVENTS = [
-  "limit.nearly_used",
-  "batch.completed",
-  "batch.failed",
-  "batch.expired",
-  "batch.cancelled",
-  "response.completed",
-  "response.failed",
-  "response.cancelled",
-  "response.incomplete",
-] as const;
+/**
+ * The events of this server, each with the class of objects that sends it, by its binding (`announce` in the gateway checks
+ * it), and the prefix of the ids that it is about. OpenAI has no `limit.nearly_used`.
+ */
+export const WEBHOOK_EVENTS = {
+  "limit.nearly_used": { sender: "QUOTAS", about: "key" },
+  "batch.completed": { sender: "BATCHES", about: "batch" },
+  "batch.failed": { sender: "BATCHES", about: "batch" },
+  "batch.expired": { sender: "BATCHES", about: "batch" },
+  "batch.cancelled": { sender: "BATCHES", about: "batch" },
+  "response.completed": { sender: "HOME", about: "resp" },
+  "response.failed": { sender: "HOME", about: "resp" },
+  "response.cancelled": { sender: "HOME", about: "resp" },
+  "response.incomplete": { sender: "HOME", about: "resp" },
+} as const;
+export type WebhookEvent = keyof typeof WEBHOOK_EVENTS;
 
-const eventType = z.enum(WEBHOOK_EVENTS);
+export const WEBHOOK_EVENT_TYPES = Object.keys(WEBHOOK_EVENTS) as WebhookEvent[];
+
+const eventType = z.enum(WEBHOOK_EVENT_TYPES);
 const name = z.string().min(1).max(256);
 const url = z.url({ protocol: /^https?$/ }).max(2_048);
 const eventTypes = describedAs(

@@ -1,8 +1,20 @@
+import { WEBHOOK_EVENTS, type WebhookEvent } from "@responses-edge/responses-api/platform/webhooks";
 import type { Config } from "../../../config/index.ts";
 import type { Env } from "../../../env.ts";
 import type { WebhookNotice } from "./sending.ts";
 
 /** Announces events to a tenant's webhooks, and remembers in this isolate which tenants have any. */
+
+/** The events that each class of objects sends, by its binding. Each class adds its own, beside its declaration. */
+// biome-ignore lint/suspicious/noEmptyInterface: it is filled elsewhere.
+export interface WebhookSenders {}
+
+type SenderOf<Event> = {
+  [Binding in keyof WebhookSenders]: Event extends WebhookSenders[Binding] ? Binding : never;
+}[keyof WebhookSenders];
+
+/** Does not compile while an event is sent by another class than its row says, or by none. */
+WEBHOOK_EVENTS satisfies { readonly [Event in WebhookEvent]: { readonly sender: SenderOf<Event> } };
 
 /** How long a tenant is remembered to have no endpoint, in milliseconds. One that is made here is known here at once. */
 const KNOWN_MS = 60_000;

@@ -1,3 +1,4 @@
+import type { WebhookEvent } from "@responses-edge/responses-api/platform/webhooks";
 import type { Schema } from "../../objects/schema.ts";
 import type { WebhookNotice } from "./sending.ts";
 
@@ -51,7 +52,7 @@ type Row = {
   status: number | null;
   tried_at: number | null;
   event: string;
-  type: string;
+  type: WebhookEvent;
   created_at: number;
   about: string;
 };

@@ -1,4 +1,5 @@
 import { responseId } from "@responses-edge/responses-api/ids";
+import type { WebhookEvent } from "@responses-edge/responses-api/platform/webhooks";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Outcome } from "@responses-edge/turn/decide";
 import type { Env } from "../../../env.ts";
@@ -12,7 +13,10 @@ import { retryWaitMs } from "./delivery-table.ts";
  * that settles its run, so that none is lost; `Webhooks` may get it twice, under the same id.
  */
 
-type Row = { turn: string; response: string; type: string; created_at: number; attempts: number };
+/** The event of a run's end. */
+export type RunEvent = `response.${Outcome["status"]}`;
+
+type Row = { turn: string; response: string; type: WebhookEvent; created_at: number; attempts: number };
 
 export class WebhookOutbox {
   readonly #tables: Tables;
@@ -30,7 +34,14 @@ export class WebhookOutbox {
   add(spec: RunSpec, status: Outcome["status"]): void {
     const insert = "INSERT INTO webhooks (turn, response, type, created_at, attempts, due) VALUES (?, ?, ?, ?, 0, 0)";
     const createdAt = unixSeconds();
-    this.#tables.write("webhooks", insert, spec.turn, responseId(spec), `response.${status}`, createdAt);
+    this.#tables.write(
+      "webhooks",
+      insert,
+      spec.turn,
+      responseId(spec),
+      `response.${status}` satisfies RunEvent,
+      createdAt,
+    );
   }
 
   /** When the next one is due (Unix milliseconds); null if there is none. */
@@ -63,5 +74,11 @@ export class WebhookOutbox {
         this.#tables.rows("webhooks", "UPDATE webhooks SET attempts = attempts + 1, due = ? WHERE turn = ?", due, turn);
       }
     }
+  }
+}
+
+declare module "./announcing.ts" {
+  interface WebhookSenders {
+    HOME: RunEvent;
   }
 }

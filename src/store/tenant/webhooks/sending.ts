@@ -1,4 +1,5 @@
 import { createHmac } from "node:crypto";
+import type { WebhookEvent } from "@responses-edge/responses-api/platform/webhooks";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Fetch } from "../../../config/network.ts";
 
@@ -13,7 +14,7 @@ const DELIVERY_TIMEOUT_MS = 15_000;
 export interface WebhookNotice {
   /** The same for every delivery of the event. */
   id: string;
-  type: string;
+  type: WebhookEvent;
   /** Unix seconds. */
   createdAt: number;
   /** The id of the object that the event is about. */

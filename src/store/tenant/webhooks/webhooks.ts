@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { guardedFetch } from "@responses-edge/outgoing-fetch/guarded";
+import { WEBHOOK_EVENTS, type WebhookEvent } from "@responses-edge/responses-api/platform/webhooks";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import { loadConfig } from "../../../config/index.ts";
 import type { RawEnv } from "../../../env.ts";
@@ -73,12 +74,11 @@ export class Webhooks extends OwnedObject {
   }
 
   /** Sends a sample. Gives the status of the answer, null if there was none; undefined if the endpoint does not exist. */
-  async test(id: string, type: string): Promise<number | null | undefined> {
+  async test(id: string, type: WebhookEvent): Promise<number | null | undefined> {
     const endpoint = this.#endpoints.find(id);
     if (!endpoint) return undefined;
     const sample = randomBytes(16).toString("hex");
-    const [kind] = type.split(".");
-    const about = `${kind === "batch" ? "batch" : kind === "limit" ? "key" : "resp"}_${sample}`;
+    const about = `${WEBHOOK_EVENTS[type].about}_${sample}`;
     return send({ id: `evt_${sample}`, type, createdAt: unixSeconds(), about }, this.#receiver(endpoint));
   }
 
