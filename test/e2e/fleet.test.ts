@@ -61,17 +61,24 @@ function useGroups({ size, groups, variables }: { size: number; groups: number; 
   };
 }
 
+/** Three servers with the same models, for all tests that need no other setting. */
+let trio: Fleet;
+let tools: ToolServer;
+beforeAll(async () => {
+  tools = await startTools({ lookup: { run: () => "It is 42." } });
+  const variables = { MCP_SERVERS: tools.url, UPSTREAM_BOARD_MS: "100" };
+  trio = await startFleet({ servers: { a: {}, b: {}, c: {} }, variables });
+});
+afterEach(() => trio.clear());
+afterAll(async () => {
+  await trio.close();
+  await tools.close();
+});
+
 describe("affinity", () => {
   let fleet: Fleet;
-  let tools: ToolServer;
-  beforeAll(async () => {
-    tools = await startTools({ lookup: { run: () => "It is 42." } });
-    fleet = await startFleet({ servers: { a: {}, b: {}, c: {} }, variables: { MCP_SERVERS: tools.url } });
-  });
-  afterEach(() => fleet.clear());
-  afterAll(async () => {
-    await fleet.close();
-    await tools.close();
+  beforeAll(() => {
+    fleet = trio;
   });
 
   /**
@@ -173,6 +180,82 @@ describe("affinity", () => {
   });
 });
 
+describe("the board", () => {
+  let fleet: Fleet;
+  beforeAll(() => {
+    fleet = trio;
+  });
+
+  /** This isolate's knowledge of a server. A request makes the isolate read the board. */
+  async function heard(name: string): Promise<{ down: boolean; load: number | null } | undefined> {
+    await (await fleet.fetch(`${fleet.url}/v1/models`)).text();
+    const answer = await fleet.fetch(`${fleet.url}/health/upstream`);
+    const { servers } = (await answer.json()) as {
+      servers: { name: string; board?: { down: boolean; load: number } }[];
+    };
+    return servers.find((server) => server.name === name)?.board;
+  }
+
+  it("reports an unhealthy server before any turn finds it", async () => {
+    const [ailing] = fleet.replicas as [Replica, ...Replica[]];
+    ailing.trouble = "fault=http:500";
+    for (const illness of ["fault=http:503", "fault=stall_headers"]) {
+      ailing.illness = illness;
+      await eventually(async () => (await heard("a"))?.down === true);
+      for (let turn = 0; turn < 12; turn += 1) {
+        await create(fleet, "json", { model: "simulator", input: `Hello ${illness} ${turn}!` });
+      }
+      expect(fleet.servers()).toEqual(["b", "c"]);
+      ailing.illness = "";
+      await eventually(async () => (await heard("a"))?.down === false);
+    }
+  });
+
+  it("reports a server's load by other isolates, and the server gets no more than its share", async () => {
+    const [loaded] = fleet.replicas as [Replica, ...Replica[]];
+    loaded.trouble = "fault=stall_headers";
+    const abort = new AbortController();
+    const others = Array.from({ length: 30 }, () =>
+      fetch(`${loaded.url}/v1/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: '{"model":"simulator","prompt":"x"}',
+        signal: abort.signal,
+      }).catch(() => {}),
+    );
+    await eventually(async () => (await heard("a"))?.load === 30);
+    for (let turn = 0; turn < 12; turn += 1) {
+      await create(fleet, "json", { model: "simulator", input: `Hello ${turn}!` });
+    }
+    expect(loaded.asked).toHaveLength(30);
+    abort.abort();
+    await Promise.all(others);
+    await eventually(async () => (await heard("a"))?.load === 0);
+  });
+});
+
+describe("a living server that breaks off each of its answers", () => {
+  // It is not ejected for that, because it has begun each of the answers.
+  let fleet: Fleet;
+  beforeAll(() => {
+    fleet = trio;
+  });
+
+  it.each(MODELS.flatMap((model) => WAYS.map((way) => [model, way] as const)))(
+    "is asked once for each answer, and another one generates the rest (%s, %s)",
+    async (model, way) => {
+      const [ailing] = fleet.replicas as [Replica, ...Replica[]];
+      ailing.trouble = "fault=cut:4";
+      for (let turn = 0; ailing.asked.length < 4 && turn < 64; turn += 1) {
+        const { response } = await create(fleet, way, { model, input: `${INPUT} ${turn}` });
+        expect(response).toMatchObject({ status: "completed", output_text: `You said: ${INPUT} ${turn}` });
+        expect(ailing.asked.length).toBeLessThanOrEqual(turn + 1);
+      }
+      expect(ailing.asked).toHaveLength(4);
+    },
+  );
+});
+
 describe("a server in trouble", () => {
   const troubles: [what: string, trouble: string][] = [
     ["closes connections", "fault=refuse"],
@@ -209,11 +292,9 @@ describe("a server in trouble", () => {
 
 describe("a server that is slow, or dies in the middle of its answer", () => {
   let fleet: Fleet;
-  beforeAll(async () => {
-    fleet = await startFleet({ servers: { a: {}, b: {}, c: {} } });
+  beforeAll(() => {
+    fleet = trio;
   });
-  afterEach(() => fleet.clear());
-  afterAll(() => fleet.close());
 
   it("gets its time to answer", async () => {
     for (const replica of fleet.replicas) replica.trouble = "ttft=300";
@@ -280,30 +361,6 @@ describe("a server that dies beside one that cannot continue its text", () => {
     expect(text).toBe(whole.text);
     expect(unable.asked).toHaveLength(asked);
   });
-});
-
-describe("a living server that breaks off each of its answers", () => {
-  let fleet: Fleet;
-  beforeAll(async () => {
-    // It is not ejected for that, because it has begun each of the answers.
-    fleet = await startFleet({ servers: { a: {}, b: {} } });
-  });
-  afterEach(() => fleet.clear());
-  afterAll(() => fleet.close());
-
-  it.each(MODELS.flatMap((model) => WAYS.map((way) => [model, way] as const)))(
-    "is asked once for each answer, and another one generates the rest (%s, %s)",
-    async (model, way) => {
-      const [ailing] = fleet.replicas as [Replica, ...Replica[]];
-      ailing.trouble = "fault=cut:4";
-      for (let turn = 0; ailing.asked.length < 4 && turn < 64; turn += 1) {
-        const { response } = await create(fleet, way, { model, input: `${INPUT} ${turn}` });
-        expect(response).toMatchObject({ status: "completed", output_text: `You said: ${INPUT} ${turn}` });
-        expect(ailing.asked.length).toBeLessThanOrEqual(turn + 1);
-      }
-      expect(ailing.asked).toHaveLength(4);
-    },
-  );
 });
 
 describe("when no server answers", () => {
@@ -500,62 +557,6 @@ describe("with UNSALTED_SERVERS=refuse, a server that is not known to be a vLLM"
         { name: "vouched", separates_tenants: true },
       ],
     });
-  });
-});
-
-describe("the board", () => {
-  let fleet: Fleet;
-  beforeAll(async () => {
-    fleet = await startFleet({ servers: { a: {}, b: {}, c: {} }, variables: { UPSTREAM_BOARD_MS: "100" } });
-  });
-  afterEach(() => fleet.clear());
-  afterAll(() => fleet.close());
-
-  /** This isolate's knowledge of a server. A request makes the isolate read the board. */
-  async function heard(name: string): Promise<{ down: boolean; load: number | null } | undefined> {
-    await (await fleet.fetch(`${fleet.url}/v1/models`)).text();
-    const answer = await fleet.fetch(`${fleet.url}/health/upstream`);
-    const { servers } = (await answer.json()) as {
-      servers: { name: string; board?: { down: boolean; load: number } }[];
-    };
-    return servers.find((server) => server.name === name)?.board;
-  }
-
-  it("reports an unhealthy server before any turn finds it", async () => {
-    const [ailing] = fleet.replicas as [Replica, ...Replica[]];
-    ailing.trouble = "fault=http:500";
-    for (const illness of ["fault=http:503", "fault=stall_headers"]) {
-      ailing.illness = illness;
-      await eventually(async () => (await heard("a"))?.down === true);
-      for (let turn = 0; turn < 12; turn += 1) {
-        await create(fleet, "json", { model: "simulator", input: `Hello ${illness} ${turn}!` });
-      }
-      expect(fleet.servers()).toEqual(["b", "c"]);
-      ailing.illness = "";
-      await eventually(async () => (await heard("a"))?.down === false);
-    }
-  });
-
-  it("reports a server's load by other isolates, and the server gets no more than its share", async () => {
-    const [loaded] = fleet.replicas as [Replica, ...Replica[]];
-    loaded.trouble = "fault=stall_headers";
-    const abort = new AbortController();
-    const others = Array.from({ length: 30 }, () =>
-      fetch(`${loaded.url}/v1/completions`, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: '{"model":"simulator","prompt":"x"}',
-        signal: abort.signal,
-      }).catch(() => {}),
-    );
-    await eventually(async () => (await heard("a"))?.load === 30);
-    for (let turn = 0; turn < 12; turn += 1) {
-      await create(fleet, "json", { model: "simulator", input: `Hello ${turn}!` });
-    }
-    expect(loaded.asked).toHaveLength(30);
-    abort.abort();
-    await Promise.all(others);
-    await eventually(async () => (await heard("a"))?.load === 0);
   });
 });
 

@@ -435,7 +435,7 @@ export const ROWS: Row[] = [
   {
     name: "30,000 approvals that nobody asked for",
     body: () => request(`"input":[${counting(30_000, (index) => answered(index, true))}]`),
-    refused: bad("input[0].approval_request_id", "invalid_value"),
+    refused: bad("input[0].approval_request_id", "approval_request_not_found"),
     reads: 1_000_000,
   },
   {
