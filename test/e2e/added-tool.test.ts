@@ -1,14 +1,12 @@
-import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { promisify } from "node:util";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Tool, ToolChoiceTypes } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { descriptionOf } from "../conformance/api-description.ts";
 import { startWorkerd } from "../workerd/process.ts";
-import { bundleInto, root } from "../workerd/tools.ts";
+import { root } from "../workerd/tools.ts";
+import { AddedCheckout } from "./added-checkout.ts";
 import { GPT_OSS, lastTurns, tolerating } from "./harmony-support.ts";
 import { type Gateway, gatewayAt, lastPrompt } from "./support.ts";
 import { ask, itemsOfType, MODELS, onlyItem, shortly, textOf } from "./tool-support.ts";
@@ -19,8 +17,6 @@ import { ask, itemsOfType, MODELS, onlyItem, shortly, textOf } from "./tool-supp
 const REQUEST = "packages/responses-api/src/hosted-tools.ts";
 const LIST = "src/tools/plugins.ts";
 const PLUGIN = "src/tools/dice/plugin.ts";
-/** The folder in which Node finds the packages of `packages/`. */
-const OWN = "@responses-edge";
 const END = "} as const satisfies Record<string, HostedRequest>;";
 
 const dice = { type: "dice", sides: 20 } as unknown as Tool;
@@ -28,38 +24,22 @@ const search: Tool = { type: "web_search" };
 /** OpenAI's types know neither the tool nor a choice of it. */
 const DICE_IS_UNKNOWN = /value of tag "type" must be in oneOf "dice"|: \/tool_choice/;
 
-let checkout: string;
+let checkout: AddedCheckout;
 let gateway: Gateway;
 /** The compiler's errors while there is another tool, `coin`, of which only the first step is done. */
 let faults: string;
 
 beforeAll(async () => {
-  checkout = mkdtempSync(join(tmpdir(), "responses-edge-added-"));
-  for (const name of ["src", "packages", "package.json", "tsconfig.json", "wrangler.toml"]) {
-    cpSync(join(root, name), join(checkout, name), { recursive: true });
-  }
-  // The checkout's own packages, and the modules of others.
-  const modules = join(checkout, "node_modules");
-  mkdirSync(modules);
-  for (const name of readdirSync(join(root, "node_modules"))) {
-    if (name !== OWN) symlinkSync(join(root, "node_modules", name), join(modules, name));
-  }
-  cpSync(join(root, "node_modules", OWN), join(modules, OWN), { recursive: true, verbatimSymlinks: true });
-
-  mkdirSync(dirname(join(checkout, PLUGIN)));
-  cpSync(join(root, "test/fixtures/dice/plugin.ts"), join(checkout, PLUGIN));
+  checkout = new AddedCheckout();
+  checkout.copy("dice/plugin.ts", PLUGIN);
   const fields = 'type: z.literal("dice"), sides: z.int().min(2).max(100).nullish()';
-  write(REQUEST, "const codeInterpreterTool = z", `const diceTool = z.object({ ${fields} });\n`);
-  write(REQUEST, END, "  dice: { schema: diceTool },");
-  write(LIST, "import { MCP }", 'import { DICE } from "./dice/plugin.ts";');
-  write(LIST, "  tool_search: TOOL_SEARCH,", "  dice: DICE,");
-  const withoutCoin = readFileSync(join(checkout, REQUEST));
-  write(REQUEST, END, '  coin: { schema: z.object({ type: z.literal("coin") }) },');
-  faults = await compiled();
-  writeFileSync(join(checkout, REQUEST), withoutCoin);
+  checkout.write(REQUEST, "const codeInterpreterTool = z", `const diceTool = z.object({ ${fields} });\n`);
+  checkout.write(REQUEST, END, "  dice: { schema: diceTool },");
+  checkout.write(LIST, "import { MCP }", 'import { DICE } from "./dice/plugin.ts";');
+  checkout.write(LIST, "  tool_search: TOOL_SEARCH,", "  dice: DICE,");
+  faults = await checkout.compiledWith(REQUEST, END, '  coin: { schema: z.object({ type: z.literal("coin") }) },');
 
-  const bundle = join(checkout, "bundle");
-  bundleInto(bundle, checkout);
+  const bundle = checkout.bundle();
   const vllm = await serveSimulator();
   const vars = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", HOSTED_TOOLS: "dice,web_search" };
   const worker = await startWorkerd(vars, { bundle });
@@ -67,25 +47,8 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await gateway?.close();
-  rmSync(checkout, { recursive: true, force: true });
+  checkout?.[Symbol.dispose]();
 });
-
-/** Inserts text before a line of a file of the checkout. */
-function write(path: string, line: string, added: string): void {
-  const file = join(checkout, path);
-  const text = readFileSync(file, "utf8");
-  expect(text.split(line).length - 1, `${path}: ${line}`).toBe(1);
-  writeFileSync(file, text.replace(line, `${added}\n${line}`));
-}
-
-/** The compiler's errors in the checkout. */
-async function compiled(): Promise<string> {
-  const tsc = promisify(execFile)(join(root, "node_modules/.bin/tsc"), ["--singleThreaded"], { cwd: checkout });
-  return tsc.then(
-    ({ stdout }) => stdout,
-    ({ stdout }: { stdout: string }) => stdout,
-  );
-}
 
 it("compiles with the steps of docs/tools.md; the compiler names missing steps", () => {
   expect(faults).toMatch(/^src\/tools\/plugins\.ts\(\d+,\d+\): .*'coin'.*\n$/);

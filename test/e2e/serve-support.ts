@@ -43,17 +43,20 @@ export interface Before {
   mounts?: string;
   /** Its hard limit of open files. */
   openFiles?: number;
+  /** The file of the command, if it is not this checkout's. */
+  file?: string;
 }
 
 /** Starts `serve` on a free port; or another command, with its arguments. */
 export function begin(
   variables: Record<string, string>,
   command: readonly string[] | string = "serve",
-  { mounts, openFiles }: Before = {},
+  { mounts, openFiles, file }: Before = {},
 ): Served {
   const shell = [openFiles && `ulimit -n ${openFiles}`, mounts, 'exec "$0" "$@"'].filter(Boolean).join(" && ");
   const wrapper = mounts === undefined ? [] : ["unshare", ...UNSHARE];
-  const [program = "", ...args] = [...wrapper, "sh", "-c", shell, ...commandLine(), ...[command].flat()];
+  const line = file === undefined ? commandLine() : [process.execPath, file];
+  const [program = "", ...args] = [...wrapper, "sh", "-c", shell, ...line, ...[command].flat()];
   const child = spawn(program, args, {
     stdio: ["ignore", "pipe", "pipe"],
     // The files of a killed one are removed with the rest.

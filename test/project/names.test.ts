@@ -35,10 +35,6 @@ it("the classes of objects and their bindings stay", () => {
     BATCHES: "Batches",
     RESPONSE_INDEXES: "ResponseIndex",
   });
-  for (const [binding, name] of classes) {
-    expect(settings).toContain(`[exports.${name}]\ntype = "durable-object"\nstorage = "sqlite"\n`);
-    expect(settings).toContain(`{ name = "${binding}", class_name = "${name}" }`);
-  }
 });
 
 it("the unique keys of workerd's namespaces stay, from which the ids of objects are derived", () => {

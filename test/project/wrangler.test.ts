@@ -3,6 +3,7 @@ import { Ajv } from "ajv";
 import { parse } from "smol-toml";
 import { describe, expect, it } from "vitest";
 import { VARIABLE_NAMES } from "../../src/config/index.ts";
+import { CLASS_NAMES, OBJECTS } from "../../src/store/objects/registry.ts";
 
 /** The configuration of a deployment to Cloudflare. */
 
@@ -49,9 +50,14 @@ describe("wrangler.toml", () => {
     },
   );
 
-  it("binds each class that it exports, once", () => {
-    const bound = settings.durable_objects.bindings.map((binding) => binding.class_name);
-    expect(bound.toSorted()).toEqual(Object.keys(settings.exports).toSorted());
+  it("exports and binds the classes of the registry, which the Worker's module exports", () => {
+    const classes = Object.entries(OBJECTS).map(([name, { className }]) => ({ name, class_name: className }));
+    expect(settings.durable_objects.bindings).toHaveLength(classes.length);
+    expect(settings.durable_objects.bindings).toEqual(expect.arrayContaining(classes));
+    const sqlite = { type: "durable-object", storage: "sqlite" };
+    expect(settings.exports).toEqual(Object.fromEntries(CLASS_NAMES.map((name) => [name, sqlite])));
+    const module = read("src/index.ts");
+    expect(CLASS_NAMES.filter((name) => !module.includes(`export { ${name} } from`))).toEqual([]);
   });
 
   it("stores no URL of a request: no traces, and no queries in its logs", () => {

@@ -10,9 +10,6 @@ import { currentOverrides } from "./keys/live-config.ts";
  * while no isolate reads it. If there is an operator, it also knows which runs are live. It stores only this and its alarm.
  */
 
-/** The name of the only board. */
-export const BOARD = "board";
-
 /** Intervals without a reader after which the board stops asking. */
 const IDLE_INTERVALS = 12;
 
