@@ -174,7 +174,7 @@ class Importer {
     this.#counted ??= this.#admin.directories
       .getByName()
       .tenantLimits(this.#tenant)
-      .then((limits) => storageOf(limits, null, this.#config.keys).isCounted);
+      .then((limits) => storageOf(limits, null, this.#config.keys).isStoredCounted);
     return this.#counted;
   }
 

@@ -11,7 +11,7 @@ import {
   usageResults,
 } from "@responses-edge/usage-limits";
 import type { z } from "zod";
-import { type Grants, type StorageDefaults, withStoredBytes } from "../contract/grants.ts";
+import { type Grants, type StorageDefaults, storageOf } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import type { Quota } from "../store/limits/quota-object.ts";
 import { MAX_USAGE_ROWS } from "../store/limits/usage.ts";
@@ -145,10 +145,7 @@ export async function readStorage(
         num_conversations: sum("stored_conversations"),
         project_id: byTenant ? (first?.tenant ?? null) : null,
         api_key_id: byKey ? first?.key || null : null,
-        limits:
-          of === undefined || byKey
-            ? null
-            : storedLimits(withStoredBytes(limits, defaults.storedBytesPerTenant || defaults.diskShare)),
+        limits: of === undefined || byKey ? null : storedLimits(limits, defaults),
       };
     }),
   );
@@ -158,8 +155,10 @@ export async function readStorage(
 }
 
 /** Null if nothing limits the storage. */
-function storedLimits(grants: Grants | null): Partial<Record<StoredLimit, number>> | null {
-  const limits = STORED_LIMITS.map((kind) => [kind, grants?.[kind]] as const).filter(([, limit]) => limit != null);
+function storedLimits(grants: Grants | null, defaults: StorageDefaults): Partial<Record<StoredLimit, number>> | null {
+  const { tenant, diskShare } = storageOf(grants, null, defaults);
+  const shown = diskShare > 0 ? { ...tenant, stored_bytes: diskShare } : tenant;
+  const limits = STORED_LIMITS.map((kind) => [kind, shown?.[kind]] as const).filter(([, limit]) => limit != null);
   return limits.length === 0 ? null : Object.fromEntries(limits);
 }
 

@@ -83,7 +83,7 @@ function fileLimitOf(given: Grants | null): FileLimit {
 }
 
 /** Tells whether grants limit what is stored. */
-export function limitsStored(given: Grants | null): boolean {
+function limitsStored(given: Grants | null): boolean {
   return given !== null && STORED_LIMITS.some((limit) => given[limit] != null);
 }
 
@@ -93,16 +93,15 @@ export interface StorageDefaults {
   diskShare: number;
 }
 
-/** Tells whether stored data is counted, and the share of the disk that its tenant may fill: 0 is any. */
+/**
+ * A tenant's grants with the default of bytes that it may store, the share of the disk that it may fill otherwise (0 is any
+ * number of bytes), and whether what its key stores is counted.
+ */
 export function storageOf(ofTenant: Grants | null, ofKey: Grants | null, defaults: StorageDefaults) {
-  const tenant = withStoredBytes(ofTenant, defaults.storedBytesPerTenant);
+  const { storedBytesPerTenant: bytes } = defaults;
+  const tenant = bytes === 0 || ofTenant?.stored_bytes != null ? ofTenant : { ...ofTenant, stored_bytes: bytes };
   const diskShare = tenant?.stored_bytes == null ? defaults.diskShare : 0;
-  return { diskShare, isCounted: diskShare > 0 || limitsStored(tenant) || limitsStored(ofKey) };
-}
-
-/** A tenant's grants, with the default of bytes that it may store if the grants do not say it; 0 is no limit. */
-export function withStoredBytes(given: Grants | null, bytes: number): Grants | null {
-  return bytes === 0 || given?.stored_bytes != null ? given : { ...given, stored_bytes: bytes };
+  return { tenant, diskShare, isStoredCounted: diskShare > 0 || limitsStored(tenant) || limitsStored(ofKey) };
 }
 
 /** The rules for a key's requests, apart from counted limits: its own grants within its tenant's. */

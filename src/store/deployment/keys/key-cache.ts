@@ -7,7 +7,6 @@ import {
   policyOf,
   type StorageDefaults,
   storageOf,
-  withStoredBytes,
 } from "../../../contract/grants.ts";
 import type { Env } from "../../../env.ts";
 import type { Stub } from "../../objects/objects.ts";
@@ -215,15 +214,14 @@ export function newIdentity(
   defaults: StorageDefaults,
 ): Identity {
   const hasGrants = ofTenant !== null || ofKey !== null;
-  const tenant = withStoredBytes(ofTenant, defaults.storedBytesPerTenant);
-  const storage = storageOf(ofTenant, ofKey, defaults);
+  const { tenant, diskShare, isStoredCounted } = storageOf(ofTenant, ofKey, defaults);
   return {
     ...who,
     policy: hasGrants ? policyOf(ofTenant, ofKey) : undefined,
     counted: isCounted(tenant) || isCounted(ofKey) ? { tenant, key: ofKey } : undefined,
     endUser: endUserLimits(ofTenant, ofKey),
-    storingKey: storage.isCounted ? who.keyId : undefined,
-    diskShare: storage.diskShare,
+    storingKey: isStoredCounted ? who.keyId : undefined,
+    diskShare,
   };
 }
 
