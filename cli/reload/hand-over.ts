@@ -1,156 +1,108 @@
 import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { link, type WorkerProcess } from "../serve/worker-process.ts";
-import { OTHER } from "../serve/workerd.ts";
+import type { WorkerProcess } from "../serve/worker-process.ts";
 
 /**
- * A process of workerd takes the place of another one while both serve (docs/self-hosting.md). The predecessor gives up
- * every idle object; then its successor starts, and accepts connections beside it. The predecessor ends the work that
- * it has begun, with the objects that this needs, and forwards everything else. Two processes never run one object at a
- * time (`src/store/objects/ownership.ts`).
+ * A process of workerd takes the place of another one (docs/self-hosting.md#reloading): the predecessor closes all
+ * objects, its successor takes them over, and the predecessor ends the requests that it has, with calls to the successor
+ * (`src/store/objects/ownership.ts`).
  */
 
-/** The predecessor's time to give up its idle objects. Milliseconds. */
-const GIVING_MS = 10_000;
+/** The longest time in which runs of the predecessor may reach a point from which they can be resumed. Milliseconds. */
+const MAX_SUSPEND_MS = 30_000;
 
-/** The time in which the files of given-up objects may stay open, and the interval of checks. Milliseconds. */
-const CLOSING_MS = 2_000;
+/** The predecessor's time to close its objects. Milliseconds. */
+const CLOSING_MS = 20_000;
+
+/** The time in which the files of closed objects may stay open, and the interval of checks. Milliseconds. */
+const FILES_MS = 2_000;
 const LOOK_MS = 5;
 
 /** If the system does not show the open files of a process: it closes them well within this time. Milliseconds. */
 const CLOSED_AFTER_MS = 250;
 
-/** The time in which a predecessor closes its sockets and readers, also after its timeout. Milliseconds. */
-const LEAST_MS = 2_000;
-
 /**
- * The time in which the predecessor holds answers back before it stops accepting connections. workerd closes idle
- * connections, and loses a request that a client sends at that moment; it closes a connection that waits for an answer
- * after this answer. Milliseconds.
+ * The time in which streams may end before the predecessor stops accepting connections, because workerd then closes their
+ * connections without an announcement; the interval of checks; and the time in which clients send their next requests, whose
+ * answers are held until then. Milliseconds.
  */
-const HOLD_MS = 600;
+const STREAMS_MS = 5_000;
+const STREAMS_LOOK_MS = 25;
+const HOLD_MS = 400;
 
-/** The number of checks that must find no connection, after the predecessor was told to accept none. */
+/** The interval of checks for clients, and the number of checks that must find none. Milliseconds. */
+const CLIENTS_LOOK_MS = 200;
 const IDLE_LOOKS = 3;
 
-/** The interval at which the predecessor is asked which objects it has given up. Milliseconds. */
-const RELEASE_LOOK_MS = 200;
-
 /**
- * Starts a successor of a process and lets it serve. Rejects if it does not start, or if either does not answer: the
- * predecessor then goes on alone. Gives the successor, a promise that resolves when the predecessor has ended, and a
- * function that leaves it less time. `whenGiven` is called while no process has any file of an object open but those
- * that the predecessor keeps: it gets their names.
+ * Starts a successor, which takes over the objects of its predecessor. Rejects if it does not start, or if either does
+ * not answer: the predecessor then has its objects again. `whenClosed` is called while no process has the file of an
+ * object open.
  */
 export async function handOver(
   predecessor: WorkerProcess,
-  start: (predecessorGives: () => Promise<void>) => Promise<WorkerProcess>,
+  start: (predecessorCloses: () => Promise<void>) => Promise<WorkerProcess>,
   timeoutMs: number,
-  whenGiven: (kept: ReadonlySet<string>) => void = () => {},
-): Promise<{ successor: WorkerProcess; retired: Promise<boolean>; endWithin(ms: number): void }> {
-  let keeps: { key: string; file: string }[] = [];
+  whenClosed: () => void,
+): Promise<WorkerProcess> {
+  let carried: unknown[] = [];
   let successor: WorkerProcess | undefined;
   try {
     successor = await start(async () => {
-      ({ keeps = [] } = await predecessor.tell("give", null, GIVING_MS));
-      const kept = new Set(keeps.map(({ file }) => `${file}.sqlite`));
-      await untilClosed(predecessor.pid, kept);
-      whenGiven(kept);
+      const suspendMs = Math.min(timeoutMs, MAX_SUSPEND_MS);
+      ({ carried = [] } = await predecessor.tell("close", suspendMs, suspendMs + CLOSING_MS));
+      await untilClosed(predecessor.pid);
+      whenClosed();
     });
-    // Each process finds the other one's sockets by this link.
-    link(predecessor.folder, join(successor.folder, OTHER));
-    link(successor.folder, join(predecessor.folder, OTHER));
-    await successor.tell(
-      "succeed",
-      keeps.map(({ key }) => key),
-    );
-    await predecessor.tell("succeeded");
-    const time = { end: performance.now() + timeoutMs };
-    const endWithin = (ms: number) => {
-      time.end = Math.min(time.end, performance.now() + ms);
-    };
-    return { successor, retired: retire(predecessor, successor, time), endWithin };
+    await successor.tell("take-over", carried, CLOSING_MS);
+    return successor;
   } catch (error) {
     await successor?.stop(0);
-    await predecessor.tell("take-back");
+    await predecessor.tell("take-over", carried, CLOSING_MS);
     throw error;
   }
 }
 
-/**
- * Ends a predecessor when its work has ended, or its time is up. Resolves when the process has ended: with false if
- * work was cut off.
- */
-async function retire(
-  predecessor: WorkerProcess,
-  successor: WorkerProcess,
-  time: Readonly<{ end: number }>,
-): Promise<boolean> {
-  let hasEnded = false;
-  void predecessor.ended.finally(() => (hasEnded = true)).catch(() => {});
-  let rung: string[] = [];
-  let left = 1;
-  try {
-    while (left > 0 && !hasEnded && performance.now() < time.end) {
-      await sleep(RELEASE_LOOK_MS, undefined, { ref: false });
-      const state = await predecessor.tell();
-      if (state.released?.length) await successor.tell("adopt", state.released);
-      rung = state.rung ?? rung;
-      left = state.turns + (state.kept ?? 0);
-    }
-  } catch {
-    // The predecessor does not answer: it has ended, or will be ended below.
-  }
-  const isWhole = await end(predecessor, successor.port, Math.max(LEAST_MS, time.end - performance.now()));
-  await successor.tell("adopt-rest", rung).catch(() => {});
-  return isWhole && left === 0;
+/** Makes a predecessor accept no more connections, once no client would lose a request by it. */
+export async function retire(predecessor: WorkerProcess): Promise<void> {
+  const deadline = performance.now() + STREAMS_MS;
+  while ((await predecessor.tell()).streams > 0 && performance.now() < deadline) await sleep(STREAMS_LOOK_MS);
+  await predecessor.tell("hold");
+  await sleep(HOLD_MS);
+  await predecessor.tell("retire");
+  predecessor.stopAccepting();
 }
 
 /**
- * Ends a process that has no turns and no objects left. It accepts no more connections, and answers the requests that
- * it forwards.
+ * Ends a process that accepts no more connections when its clients have gone, or after `graceMs`: false if it had some
+ * then. Connections from this program's other processes are not waited for: they never end by themselves.
  */
-async function end(predecessor: WorkerProcess, port: number, graceMs: number): Promise<boolean> {
-  await predecessor.tell("hold", HOLD_MS).catch(() => {});
-  await sleep(HOLD_MS / 2);
-  return stopWhenIdle(predecessor, port, graceMs);
-}
-
-/**
- * Ends a process as `WorkerProcess.stop` does, but does not wait for connections from this program's other processes.
- * They have called its objects over these connections, which never end by themselves.
- */
-export async function stopWhenIdle(worker: WorkerProcess, port: number, graceMs: number): Promise<boolean> {
+export async function endWithClients(worker: WorkerProcess, graceMs: number): Promise<boolean> {
   const stopped = worker.stop(graceMs);
   if (graceMs === 0) return stopped;
   let isOver = false;
   void stopped.finally(() => (isOver = true));
-  for (let idle = 0; !isOver && idle < IDLE_LOOKS; await sleep(RELEASE_LOOK_MS, undefined, { ref: false })) {
-    idle = openConnections(worker.pid, port) === 0 ? idle + 1 : 0;
+  for (let idle = 0; !isOver && idle < IDLE_LOOKS; await sleep(CLIENTS_LOOK_MS, undefined, { ref: false })) {
+    idle = openConnections(worker.pid, worker.port) === 0 ? idle + 1 : 0;
   }
   if (isOver) return stopped;
   await worker.stop(0);
   return true;
 }
 
-/** Waits until a process has only the given databases of objects open. */
-async function untilClosed(pid: number, files: ReadonlySet<string>): Promise<void> {
+/** Waits until a process has no database of an object open. */
+async function untilClosed(pid: number): Promise<void> {
   const folder = `/proc/${pid}/fd`;
   if (!existsSync(folder)) {
     await sleep(CLOSED_AFTER_MS);
     return;
   }
-  for (const deadline = performance.now() + CLOSING_MS; performance.now() < deadline; await sleep(LOOK_MS)) {
-    if (!openDatabases(folder).some((name) => !files.has(name))) return;
+  for (const deadline = performance.now() + FILES_MS; performance.now() < deadline; await sleep(LOOK_MS)) {
+    const open = readdirSync(folder).map((descriptor) => linkOf(join(folder, descriptor)));
+    if (!open.some((path) => /[0-9a-f]{64}\.sqlite$/.test(path))) return;
   }
-  throw new Error("The process has not closed the files that it gave up.");
-}
-
-/** The names of the object databases that a process has open. */
-function openDatabases(folder: string): string[] {
-  const paths = readdirSync(folder).map((descriptor) => linkOf(join(folder, descriptor)));
-  return paths.flatMap((path) => /[0-9a-f]{64}\.sqlite$/.exec(path) ?? []);
+  throw new Error("The process has not closed its objects.");
 }
 
 /** The number of clients' connections of a process on a port; undefined if the system does not show it. */

@@ -13,18 +13,14 @@ const { request } = process.getBuiltinModule("node:http");
 export interface WorkerState {
   /** The number of foreground turns. */
   turns: number;
-  /** The number of objects that a predecessor still has. */
-  kept?: number;
-  /** Objects that it has given up since the last answer. */
-  released?: string[];
-  /** Objects of its successor whose alarms have fired in it. */
-  rung?: string[];
+  /** The number of streams whose header has been sent. */
+  streams: number;
   /** The answer to `/configuration`: the errors of the configuration. */
   mistakes?: readonly string[];
   /** The answer to `/suspects`: objects that have failed since the last request. */
   suspects?: readonly Suspect[];
-  /** The answer to `/give`: the objects that it keeps, with the names of their files. */
-  keeps?: { key: string; file: string }[];
+  /** The answer to `/close`: what the next process needs beside the data folder. */
+  carried?: unknown[];
 }
 
 /** The launcher's timeout for a Worker's answer. Milliseconds. */

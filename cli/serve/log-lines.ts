@@ -49,7 +49,7 @@ const FLAGS_NOTE = "bootstrap compile cache failed its compatibility check";
 
 /**
  * workerd logs this about an alarm that it got twice: from the process before it, and from the object
- * (`src/store/objects/hand-over.ts`).
+ * (`src/store/objects/owned-object.ts`).
  */
 const ALARM_NOTE = "NOSENTRY SQLite alarm";
 
@@ -59,7 +59,10 @@ const READER_NOTE = "Error: The stream was given up.";
 /** workerd logs this for each WebSocket that is cut because its client does not close it (`src/socket/upgrade.ts`). */
 const SOCKET_NOTE = "Error: The client did not close its WebSocket.";
 
-const HIDDEN = [FLAGS_NOTE, ALARM_NOTE, READER_NOTE, SOCKET_NOTE];
+/** workerd logs this for work of an object that a hand-over cuts off (`src/store/objects/owned-object.ts`). */
+const HAND_OVER_NOTE = "Error: The object was handed over.";
+
+const HIDDEN = [FLAGS_NOTE, ALARM_NOTE, READER_NOTE, SOCKET_NOTE, HAND_OVER_NOTE];
 
 /** The printed form of a line; undefined for a hidden one. */
 export function shownLine(line: string, format: LogFormat): string | undefined {

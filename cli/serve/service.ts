@@ -1,29 +1,28 @@
 import { existsSync } from "node:fs";
-import { basename } from "node:path";
 import type { TextVariables } from "../../src/config/index.ts";
 import type { Configuration } from "../configuration/configuration.ts";
 import type { Environment } from "../configuration/environment.ts";
-import { handOver, stopWhenIdle } from "../reload/hand-over.ts";
+import { endWithClients, handOver, retire } from "../reload/hand-over.ts";
 import { installedReplacement, startWorker, version } from "../reload/replacement.ts";
 import { quarantine } from "../tools/alarm-lists.ts";
 import type { DataFolder } from "./data-folder.ts";
 import type { Listening } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
-import type { WorkerOptions, WorkerProcess } from "./worker-process.ts";
-import type { Share } from "./workerd.ts";
+import { link, type WorkerOptions, type WorkerProcess } from "./worker-process.ts";
+import { linkOf, type Share } from "./workerd.ts";
 
-/** The serving Worker, and its predecessor while that still has work. */
+/** A serving Worker, and its predecessors while they still have clients. */
+
+/** Most predecessors: each has the memory of a process. */
+const MAX_PREDECESSORS = 8;
 
 export interface ServiceOptions {
   environment: Environment;
   folder: DataFolder;
   listening: Listening;
-  /**
-   * Its share if it is one of several workers, and a callback that gets the side on which the others reach it from now
-   * on.
-   */
-  share?: { of(): Share; moved(side: number): Promise<void> } | undefined;
+  /** Its share of the objects; undefined for an instance of a cluster. */
+  share?: Share | undefined;
   say(line: string): void;
   /** Aborted when this program is told to stop. */
   signal: AbortSignal;
@@ -33,7 +32,8 @@ export class Service {
   readonly #options: ServiceOptions;
   #configuration: Configuration;
   #worker: WorkerProcess;
-  #predecessor: { worker: WorkerProcess; retired: Promise<boolean>; endWithin(ms: number): void } | undefined;
+  /** With the ends of each, oldest first. */
+  readonly #predecessors = new Map<WorkerProcess, Promise<unknown>>();
   #replacing: Promise<unknown> = Promise.resolve();
   #ended = Promise.withResolvers<void>();
 
@@ -41,7 +41,7 @@ export class Service {
     this.#options = options;
     this.#configuration = configuration;
     this.#worker = worker;
-    this.#watch(worker);
+    this.#serve(worker);
   }
 
   static async start(options: ServiceOptions, configuration: Configuration): Promise<Service> {
@@ -53,7 +53,11 @@ export class Service {
     return this.#ended.promise;
   }
 
-  #watch(worker: WorkerProcess): void {
+  /** Makes a process the Worker: other processes find it by the link. */
+  #serve(worker: WorkerProcess): void {
+    this.#worker = worker;
+    const { share } = this.#options;
+    if (share) link(worker.folder, linkOf(share.links, share.worker));
     const isCurrent = () => this.#worker === worker;
     worker.ended.then(
       () => isCurrent() && this.#ended.resolve(),
@@ -67,8 +71,8 @@ export class Service {
   }
 
   /**
-   * Starts a Worker that replaces the serving one, and stops the old one once it is idle. No request fails, and none
-   * waits longer than a process takes to start. The configuration is read again (also the environment's files), and the
+   * Starts a Worker that replaces the serving one, and stops the old one once its clients have gone. No request fails, and
+   * none waits longer than a process takes to start. Resolves when the old one accepts no more connections. The configuration is read again (also the environment's files), and the
    * installed version is started. Needed for changes of a Worker's bindings, which a running Worker cannot change.
    * Simultaneous calls wait for each other. `reason` is for the log. HOST, PORT, WORKERS and STATE_DIRECTORY keep their
    * values. Rejects with a Refusal if the configuration is wrong or the new Worker does not start. The serving one then
@@ -97,52 +101,62 @@ export class Service {
       throw new Refusal(EXIT.failed, "An instance of a cluster hands over by a restart (docs/kubernetes.md).");
     }
     for (const warning of warnings) this.#tell("warn", warning);
-    // At most two processes share a folder.
-    this.#predecessor?.endWithin(this.#configuration.settings.stopTimeoutMs);
-    await this.#predecessor?.retired;
+    const worker = this.#worker;
+    if (this.#predecessors.size >= MAX_PREDECESSORS) await this.#endOldest();
     this.#options.signal.throwIfAborted();
     next.markDataFolder(folder.path);
     const { port: _, ...others } = optionsOf(this.#options, configuration);
-    const share = others.share && { ...others.share, side: 1 - others.share.side };
-    const start = (predecessorGives: () => Promise<void>) =>
-      next.startWorker({ ...others, share, port: this.#worker.port, predecessorGives });
-    const worker = this.#worker;
-    const { successor, retired, endWithin } = await handOver(worker, start, settings.handOverTimeoutMs, (kept) => {
-      if (quarantines) this.#quarantine(worker.damagedFiles, kept);
+    const start = (predecessorCloses: () => Promise<void>) =>
+      next.startWorker({ ...others, port: worker.port, predecessorCloses });
+    const successor = await handOver(worker, start, settings.handOverTimeoutMs, () => {
+      if (quarantines) this.#quarantine(worker.damagedFiles);
     });
-    this.#worker = successor;
-    this.#watch(successor);
+    this.#serve(successor);
     const { file } = this.#configuration;
     this.#configuration = configuration;
-    const predecessor = { worker, retired, endWithin };
-    this.#predecessor = predecessor;
-    if (share) await this.#options.share?.moved(share.side);
+    await this.#retire(worker, settings.handOverTimeoutMs);
     const ms = Math.round(performance.now() - began);
     this.#tell("info", `Another process serves (${reason}). The previous one ends its running work.`, {
-      ...{ version: next.version, after_ms: ms, ...(share && { worker: share.worker }) },
+      ...{ version: next.version, after_ms: ms, ...(this.#isOfSeveral && { worker: this.#options.share?.worker }) },
       ...(next.version !== version && { before: version }),
-    });
-    void retired.then((isWhole) => {
-      if (this.#predecessor === predecessor) this.#predecessor = undefined;
-      if (isWhole) this.#tell("info", "The previous process has ended.");
-      else this.#tell("warn", "The previous process was stopped with unfinished work.");
     });
     // The successor has not read a file that was applied meanwhile.
     if (file && file !== before.file) await this.configure(file);
   }
 
-  /** Moves damaged files that no process has open into quarantine. */
-  #quarantine(files: Iterable<string>, kept: ReadonlySet<string>): void {
+  /**
+   * Makes a predecessor call its successor, and accept no more connections. It ends when its clients have gone, or after
+   * `ms`.
+   */
+  async #retire(worker: WorkerProcess, ms: number): Promise<void> {
+    let leftMs = ms;
+    try {
+      await worker.tell("moved");
+      await retire(worker);
+    } catch {
+      // It does not answer.
+      leftMs = 0;
+    }
+    const ended = endWithClients(worker, leftMs).then((isWhole) => {
+      this.#predecessors.delete(worker);
+      if (isWhole) this.#tell("info", "The previous process has ended.");
+      else this.#tell("warn", "The previous process was stopped with unfinished work.");
+    });
+    this.#predecessors.set(worker, ended);
+  }
+
+  async #endOldest(): Promise<void> {
+    const [oldest] = this.#predecessors.keys();
+    await oldest?.stop(this.#configuration.settings.stopTimeoutMs);
+  }
+
+  /** Moves damaged files, which no process has open, into quarantine. */
+  #quarantine(files: Iterable<string>): void {
     for (const file of files) {
-      if (kept.has(basename(file)) || !existsSync(file)) continue;
+      if (!existsSync(file)) continue;
       const place = quarantine(file);
       this.#tell("warn", `${file} was moved to ${place}.`, { event: "object_quarantined", file, quarantined: place });
     }
-  }
-
-  /** Sends a command to its process, and to the predecessor. */
-  async tell(path: string, body: unknown): Promise<void> {
-    await Promise.all([this.#worker.tell(path, body), this.#predecessor?.worker.tell(path, body)]);
   }
 
   /** Applies the configuration file to the serving Worker, as `WorkerProcess.configure` does. */
@@ -156,34 +170,25 @@ export class Service {
 
   /** Starts the Worker again after its death. */
   async startAgain(): Promise<void> {
-    // Otherwise the runs that a predecessor still has would run twice. A replacement may be waiting for its end.
-    await this.#predecessor?.worker.stop(0);
     const dead = this.#worker;
-    await this.#afterOthers(() => this.#startAgain(dead));
-  }
-
-  async #startAgain(dead: WorkerProcess): Promise<void> {
-    // A replacement that was nearly complete has taken its place.
-    if (this.#worker === dead) {
-      await this.#predecessor?.retired;
+    await this.#afterOthers(async () => {
       const { port: _, ...others } = optionsOf(this.#options, this.#configuration);
-      this.#worker = await startWorker({ ...others, port: dead.port });
-    }
-    this.#ended = Promise.withResolvers();
-    this.#watch(this.#worker);
+      // A replacement that was nearly complete may have taken its place.
+      const worker = this.#worker === dead ? await startWorker({ ...others, port: dead.port }) : this.#worker;
+      this.#ended = Promise.withResolvers();
+      this.#serve(worker);
+    });
   }
 
   /**
-   * Lets the Worker and its predecessor refuse new requests, and waits until no foreground turn runs. Rejects if the
-   * Worker does not answer.
+   * Lets the Worker refuse new requests, and waits until no foreground turn runs, and the predecessors have ended. Rejects
+   * if the Worker does not answer.
    */
   async drain(): Promise<void> {
-    const drained = Promise.allSettled([this.#worker.drain(), this.#predecessor?.worker.drain()]);
-    // A replacement that has begun may be waiting until its predecessor has ended its background runs.
-    await Promise.race([this.#replacing, drained]);
-    // One that was nearly complete has made its successor the Worker.
-    await this.#worker.drain();
-    await drained;
+    const drained = this.#worker.drain();
+    // A replacement that has begun is completed, or given up.
+    await Promise.allSettled([drained, this.#replacing]);
+    await Promise.all([this.#worker.drain(), ...this.#predecessors.values()]);
   }
 
   /**
@@ -192,17 +197,22 @@ export class Service {
    */
   async stop(graceMs: number): Promise<boolean> {
     const began = performance.now();
+    const stopAll = (ms: number) =>
+      Promise.all([
+        ...[...this.#predecessors.keys()].map((worker) => worker.stop(ms)),
+        this.#isOfSeveral ? endWithClients(this.#worker, ms) : this.#worker.stop(ms),
+      ]);
     const worker = this.#worker;
-    const stopped = await Promise.all([this.#predecessor?.worker.stop(graceMs), this.#stopOne(worker, graceMs)]);
+    const stopped = await stopAll(graceMs);
     await this.#replacing;
     // A replacement may have become complete, as in `drain`.
-    const left = Math.max(0, graceMs - (performance.now() - began));
-    if (this.#worker !== worker) stopped.push(await this.#stopOne(this.#worker, left));
+    if (this.#worker !== worker) stopped.push(...(await stopAll(Math.max(0, graceMs - (performance.now() - began)))));
     return !stopped.includes(false);
   }
 
-  #stopOne(worker: WorkerProcess, graceMs: number): Promise<boolean> {
-    return this.#options.share ? stopWhenIdle(worker, worker.port, graceMs) : worker.stop(graceMs);
+  /** Workers call each other over connections that never end by themselves. */
+  get #isOfSeveral(): boolean {
+    return (this.#options.share?.storages.length ?? 1) > 1;
   }
 
   #tell(level: "info" | "warn", message: string, fields?: object): void {
@@ -211,8 +221,7 @@ export class Service {
 }
 
 function optionsOf(options: ServiceOptions, { settings, variables, file }: Configuration): WorkerOptions {
-  const { environment, folder, listening, say, signal } = options;
-  const share = options.share?.of();
+  const { environment, folder, listening, say, signal, share } = options;
   const { host, port, keyPair, minFreeDisk, stopTimeoutMs, logFormat, cluster } = settings;
   return {
     ...{ host, port, keyPair, minFreeDisk, variables, file, environment, say, signal },

@@ -29,7 +29,6 @@ import {
   certificatesIn,
   homesFolder,
   LAUNCHER_SOCKET,
-  linkOf,
   type Share,
   serveArguments,
   uniqueKeyOf,
@@ -45,11 +44,10 @@ export interface WorkerOptions {
   /** The sockets on which it accepts connections, instead of its own. */
   listening?: ListeningSockets | undefined;
   /**
-   * Set if it follows another process, which has the data until then. Called when everything except the process itself
-   * is ready. The new process must know which objects the other one still has before it calls any object
-   * (`hand-over.ts`).
+   * Set if it follows another process, which has the objects until then. Called when everything except the process itself
+   * is ready. The new process has to be told to take them over (`hand-over.ts`).
    */
-  predecessorGives?: (() => Promise<void>) | undefined;
+  predecessorCloses?: (() => Promise<void>) | undefined;
   keyPair?: KeyPairFiles | undefined;
   /** The folder of the objects; absolute. */
   storage: string;
@@ -92,6 +90,8 @@ export interface WorkerProcess {
   configure(file: TextVariables): Promise<readonly string[]>;
   /** Lets it refuse new requests, and waits until no foreground turn runs. Rejects if it does not answer. */
   drain(): Promise<void>;
+  /** Makes it accept no more connections, those of its launcher included. It ends with its last client. */
+  stopAccepting(): void;
   /**
    * Ends it. For `graceMs` it refuses new requests, and continues the running ones: false if some were left, and cut
    * off. May be called again, with less time, too.
@@ -114,8 +114,7 @@ const READY_TIMEOUT_MS = 60_000;
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
   const { host, keyPair, storage, minFreeDisk, cluster, environment, format, say, signal, listening } = options;
-  const { share, predecessorGives } = options;
-  const { variables } = options;
+  const { share, predecessorCloses, variables } = options;
   signal.throwIfAborted();
   const { path: directory, remove: removeFiles } = await makeProcessFolder();
   const bundled = madeBundle() ?? (await makeBundle(directory, signal));
@@ -131,7 +130,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       share,
       folder: directory,
       bundle: bundled,
-      isSuccessor: predecessorGives !== undefined,
+      takesOver: predecessorCloses !== undefined,
     },
     addresses: socketAddresses(host, listening?.port ?? options.port),
     variables: Object.keys(variables),
@@ -145,7 +144,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   if (options.file) writeFileSync(join(directory, "configuration.json"), JSON.stringify(options.file), { mode: 0o600 });
   if (!cluster) {
     for (const folder of share?.storages ?? [storage]) mkdirSync(homesFolder(folder), { recursive: true });
-    for (const { className, scope } of predecessorGives ? [] : Object.values(OBJECTS)) {
+    for (const { className, scope } of predecessorCloses ? [] : Object.values(OBJECTS)) {
       if (scope === "key") removeVacantFiles(join(storage, uniqueKeyOf(className)));
     }
   }
@@ -154,8 +153,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   const descriptors = listening?.descriptors ?? [];
   const inherited = descriptors.map((_, index) => `--socket-fd=http${index}=${FIRST_INHERITED + index}`);
   const args = [...serveArguments(configFile, cluster !== undefined), "--control-fd=3", ...inherited];
-  if (share) link(directory, linkOf(share.links, share.worker, share.side));
-  await predecessorGives?.();
+  await predecessorCloses?.();
   signal.throwIfAborted();
   const child = spawn(workerd, args, {
     stdio: ["ignore", "pipe", "pipe", "pipe", ...descriptors],
@@ -188,7 +186,8 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     const url = ownUrl(keyPair ? "https" : "http", host, port);
     const question = { url, certificateFile: keyPair?.certificateFile, timeoutMs: READY_TIMEOUT_MS };
     // On the shared socket the predecessor, or another worker, could answer instead.
-    const isReady = predecessorGives || share ? untilAnswering(tell, signal) : askHealth(question);
+    const isShared = predecessorCloses !== undefined || (share?.storages.length ?? 1) > 1;
+    const isReady = isShared ? untilAnswering(tell, signal) : askHealth(question);
     await Promise.race([isReady, ended.then(refuseEnded)]);
     // All workers have the same disk.
     const watched = await watchDisk(share?.storages[0] ?? storage, leastFree(minFreeDisk), async (state, figures) => {
@@ -196,9 +195,10 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       if (state !== stateBefore && !share?.worker) say(diskLine(state, figures, format));
       stateBefore = state;
     });
-    void ended.finally(() => watched[Symbol.dispose]()).catch(() => {});
     const probing = new AbortController();
+    probing.signal.addEventListener("abort", () => watched[Symbol.dispose]());
     let hasHung = false;
+    let isAccepting = true;
     const measured = () => measuresOf(child.pid, storage);
     void untilHung(launcherSocket, measured, probing.signal).then((hangs) => {
       hasHung = hangs;
@@ -210,9 +210,15 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       hasHung: () => hasHung,
       configure: async (file) => (await tell("configuration", file)).mistakes ?? [],
       drain: () => untilDrained(launcherSocket),
+      stopAccepting: () => {
+        probing.abort();
+        isAccepting = false;
+        child.kill("SIGTERM");
+      },
       stop: (graceMs) => {
         probing.abort();
-        return stop(child, launcherSocket, ended, graceMs, cluster ? graceMs / 2 : graceMs);
+        const drainMs = isAccepting ? (cluster ? graceMs / 2 : graceMs) : 0;
+        return stop(child, launcherSocket, ended, graceMs, drainMs);
       },
     };
   } catch (error) {
@@ -304,7 +310,10 @@ async function portOf(child: ChildProcess, ended: Promise<unknown>): Promise<num
   return Promise.race([told, ended.then(refuseEnded)]);
 }
 
-/** Ends a process as `WorkerProcess.stop` says. It gets SIGTERM after `drainMs`: an instance of a cluster hands over then. */
+/**
+ * Ends a process as `WorkerProcess.stop` says. It gets SIGTERM after `drainMs`: an instance of a cluster hands over then. With 0
+ * it has got it already.
+ */
 async function stop(
   child: ChildProcess,
   launcherSocket: string,
@@ -316,11 +325,11 @@ async function stop(
   if (graceMs === 0) cut();
   const timer = setTimeout(cut, graceMs);
   // After SIGTERM workerd lets new connections wait for its end. So it gets SIGTERM when little is left to end.
-  if (graceMs > 0) {
+  if (graceMs > 0 && drainMs > 0) {
     const time = sleep(drainMs, undefined, { ref: false });
     await Promise.race([untilDrained(launcherSocket).catch(() => {}), ended, time]);
   }
-  child.kill("SIGTERM");
+  if (drainMs > 0) child.kill("SIGTERM");
   const code = await ended;
   clearTimeout(timer);
   return code === 0;

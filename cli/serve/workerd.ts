@@ -61,8 +61,8 @@ export interface WorkerdOptions {
   folder?: string | undefined;
   /** Its share if it is one of several workers. */
   share?: Share | undefined;
-  /** True if it begins as a successor: the predecessor still has objects (docs/self-hosting.md). */
-  isSuccessor?: boolean | undefined;
+  /** True if it takes over the objects of another process: calls wait until it has. */
+  takesOver?: boolean | undefined;
   /** The folder of the bundle; absolute. */
   bundle: string;
   /** The folder of the objects. The disk service is named `disk`. */
@@ -84,35 +84,28 @@ export interface WorkerdOptions {
   fileConfiguration?: string | undefined;
 }
 
-/** A worker among several (docs/self-hosting.md): its number, and the ways to the others. */
+/** A worker's share of the objects (docs/self-hosting.md#all-cores): its number, and the ways to the workers. */
 export interface Share {
   /** From 0. */
   worker: number;
-  /** The side on which the others reach this process. */
-  side: number;
-  /** The side on which each worker is reached at first (`src/store/objects/workers.ts`). */
-  sides: readonly number[];
-  /** The folder with links to the folders of the workers' processes, one for each side (`linkOf`). */
+  /** The folder with links to the folders of the workers' present processes (`linkOf`). */
   links: string;
   /** The folder of each worker's objects. */
   storages: readonly string[];
 }
 
-/** The sides of a worker: its process, and the one that takes its place. */
-const SIDES = [0, 1] as const;
+/** The bindings to each worker (`src/store/objects/workers.ts`). */
+const CONNECTIONS = 8;
 
-/** The link to the folder of the process on a side of a worker. */
-export function linkOf(links: string, worker: number, side: number): string {
-  return join(links, `${worker}-${side}`);
+/** The link to the folder of a worker's present process. */
+export function linkOf(links: string, worker: number): string {
+  return join(links, String(worker));
 }
-
-/** In the folder of a process: a link to the folder of its predecessor or successor, with the sockets of that one. */
-export const OTHER = "other";
 
 /** In the folder of a process: the socket on which its launcher reaches it. */
 export const LAUNCHER_SOCKET = "launcher";
 
-/** In the folder of a process: the socket on which other workers reach its share. */
+/** In the folder of a process: the socket on which other processes reach its objects. */
 const SHARE_SOCKET = "share";
 
 /** workerd sends calls of objects as Cap'n Proto between processes whose configurations name the same host. */
@@ -155,23 +148,10 @@ export function workerdConfig(options: WorkerdOptions): string {
       `(name = "${name}", address = "unix:${options.folder}/${name}", http = ${http}, service = ${service})`;
     sockets.push(socket(LAUNCHER_SOCKET, '(name = "main", entrypoint = "Launcher")'));
     if (options.share) sockets.push(socket(SHARE_SOCKET, '(name = "main", entrypoint = "Share")', OBJECTS_HTTP));
-    if (!cluster) {
-      sockets.push(
-        socket("objects", '(name = "main", entrypoint = "Objects")', OBJECTS_HTTP),
-        socket("requests", '"main"'),
-      );
-      const other = (name: string, http = "()") =>
-        `(name = "other-${name}", external = (address = "unix:${options.folder}/${OTHER}/${name}", http = ${http})),`;
-      folders.push(other("objects", OBJECTS_HTTP), other("requests"));
-      bindings.push(
-        '(name = "OTHER", service = "other-objects")',
-        '(name = "OTHER_REQUESTS", service = "other-requests")',
-      );
-    }
   }
   if (options.share) addShare(options.share, folders, bindings);
   if (options.diskShare !== undefined) bindings.push(`(name = "DISK_SHARE", text = "${options.diskShare}")`);
-  if (options.isSuccessor) bindings.push('(name = "IS_SUCCESSOR", text = "true")');
+  if (options.takesOver) bindings.push('(name = "TAKES_OVER", text = "true")');
   const addFolder = (binding: string, name: string, path: string, isWritable: boolean) => {
     folders.push(`(name = "${name}", disk = (path = ${JSON.stringify(path)}, writable = ${isWritable})),`);
     bindings.push(`(name = "${binding}", service = "${name}")`);
@@ -211,20 +191,17 @@ const worker :Workerd.Worker = (
 `;
 }
 
-/** The calls from a worker to the others, and from these to it. */
-function addShare({ worker: own, sides, links, storages }: Share, services: string[], bindings: string[]): void {
-  bindings.push(
-    `(name = "WORKER_SHARE", text = "${own}/${storages.length}")`,
-    `(name = "WORKER_SIDES", text = "${sides.join(",")}")`,
-  );
+/** The calls from a process to the workers; its own worker's are those to the process that takes its place. */
+function addShare({ worker: own, links, storages }: Share, services: string[], bindings: string[]): void {
+  bindings.push(`(name = "WORKER_SHARE", text = "${own}/${storages.length}")`);
   for (const [worker, storage] of storages.entries()) {
-    if (worker === own) continue;
-    for (const side of SIDES) {
-      const name = `worker-${worker}-${side}`;
-      const address = `unix:${linkOf(links, worker, side)}/${SHARE_SOCKET}`;
+    const address = `unix:${linkOf(links, worker)}/${SHARE_SOCKET}`;
+    for (let connection = 0; connection < CONNECTIONS; connection += 1) {
+      const name = `worker-${worker}-${connection}`;
       services.push(`(name = "${name}", external = (address = "${address}", http = ${OBJECTS_HTTP})),`);
-      bindings.push(`(name = "WORKER_${worker}_${side}", service = "${name}")`);
+      bindings.push(`(name = "WORKER_${worker}_${connection}", service = "${name}")`);
     }
+    if (worker === own) continue;
     const files = `home-files-${worker}`;
     services.push(`(name = "${files}", disk = (path = ${JSON.stringify(homesFolder(storage))}, writable = false)),`);
     bindings.push(`(name = "HOME_FILES_${worker}", service = "${files}")`);

@@ -20,8 +20,6 @@ export class Workers {
   readonly #options: Options;
   readonly #configuration: Configuration;
   readonly #services: Service[] = [];
-  /** The side of each worker on which the others reach it. */
-  readonly #sides: number[];
   #links = "";
   /** The times of workers' deaths, in milliseconds since this program's start. */
   #deaths: number[] = [];
@@ -31,7 +29,6 @@ export class Workers {
   private constructor(options: Options, configuration: Configuration) {
     this.#options = options;
     this.#configuration = configuration;
-    this.#sides = new Array<number>(configuration.settings.workers).fill(0);
     this.#failed.promise.catch(() => {});
   }
 
@@ -43,41 +40,34 @@ export class Workers {
   }
 
   async #start(): Promise<void> {
-    // This program ends each process of a worker at its own end; at most two processes of a worker live at a time.
-    process.setMaxListeners(process.getMaxListeners() * (this.#sides.length + 1));
-    if (this.#isOne) this.#services.push(await Service.start(this.#options, this.#configuration));
-    else {
-      ({ path: this.#links } = await makeProcessFolder());
-      const starts = await Promise.allSettled(this.#sides.map((_, worker) => this.#startOne(worker)));
-      const failed = starts.find((start) => start.status === "rejected");
-      for (const start of starts) if (start.status === "fulfilled") this.#services.push(start.value);
-      if (failed) {
-        await this.stop(0);
-        throw failed.reason;
-      }
+    // This program ends each process at its own end.
+    process.setMaxListeners(0);
+    const { workers, cluster } = this.#configuration.settings;
+    if (!cluster) ({ path: this.#links } = await makeProcessFolder());
+    const starts = await Promise.allSettled(Array.from({ length: workers }, (_, worker) => this.#startOne(worker)));
+    const failed = starts.find((start) => start.status === "rejected");
+    for (const start of starts) if (start.status === "fulfilled") this.#services.push(start.value);
+    if (failed) {
+      await this.stop(0);
+      throw failed.reason;
     }
     for (const service of this.#services) this.#watch(service).catch(this.#failed.reject);
   }
 
   #startOne(worker: number): Promise<Service> {
-    const share = { of: () => this.#shareOf(worker), moved: (side: number) => this.#moved(worker, side) };
-    return Service.start({ ...this.#options, share }, this.#configuration);
+    return Service.start({ ...this.#options, share: this.#shareOf(worker) }, this.#configuration);
   }
 
   get #isOne(): boolean {
-    return this.#sides.length === 1;
+    return this.#configuration.settings.workers === 1;
   }
 
-  #shareOf(worker: number): Share {
-    const storages = this.#sides.map((_, each) => shareFolder(this.#options.folder.path, each));
-    return { worker, side: this.#sides[worker] ?? 0, sides: this.#sides, links: this.#links, storages };
-  }
-
-  /** Notes that the others reach a worker on another side from now on. */
-  async #moved(worker: number, side: number): Promise<void> {
-    this.#sides[worker] = side;
-    // A worker that does not answer will be started again, and gets the sides at its start.
-    await Promise.allSettled(this.#services.map((service) => service.tell("side", { worker, side })));
+  #shareOf(worker: number): Share | undefined {
+    const { workers, cluster } = this.#configuration.settings;
+    if (cluster) return undefined;
+    const { path } = this.#options.folder;
+    const storages = this.#isOne ? [path] : Array.from({ length: workers }, (_, each) => shareFolder(path, each));
+    return { worker, links: this.#links, storages };
   }
 
   /** Rejects when `serve` cannot go on: its only worker has died, or workers die again and again. */

@@ -141,8 +141,10 @@ export async function followResponse(
   address: TurnAddress,
   { after, obfuscation }: { after: number; obfuscation: boolean },
 ): Promise<ReadableStream<Uint8Array>> {
-  const url = homeUrl({ kind: "events", turn: address.turn, after, obfuscation });
-  const events = await homes.ask(address.home, null, (home) => home.fetch(url, { signal }));
+  const asked = { kind: "events", turn: address.turn, after, obfuscation, reader: randomUUID() } as const;
+  const url = homeUrl({ ...asked, continues: false });
+  const continuedAt = homeUrl({ ...asked, continues: true });
+  const events = await homes.ask(address.home, null, (home) => home.fetch(url, { signal, continuedAt }));
   if (!events) throw responseNotFound(responseId(address));
   if (events.status === 429) throw tooManyInProgress("This response has the maximum number of readers.");
   if (events.status === 409) {

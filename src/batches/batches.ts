@@ -100,7 +100,7 @@ export class Batches extends OwnedObject {
     this.#table.forgetTallies();
   }
 
-  override async alarm(): Promise<void> {
+  protected override async ring(): Promise<void> {
     this.#working ??= this.#workAll().finally(() => {
       this.#working = undefined;
     });
@@ -185,7 +185,7 @@ export class Batches extends OwnedObject {
       counting: { isDone: false },
       bodyLength: length,
       signal,
-      waitUntil: (promise) => this.ctx.waitUntil(this.during(() => promise)),
+      waitUntil: (promise) => this.ctx.waitUntil(promise),
     });
   }
 

@@ -1,99 +1,71 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
+import { SseStream } from "@responses-edge/bounded-io/event-stream/sse-stream";
 import { configure, type TextVariables } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
 import { turnsBesideClients } from "../store/limits/permits.ts";
 import { noteDamaged, takeSuspects } from "../store/objects/damage.ts";
-import { adoptObjects, adoptRest, giveUpObjects, releaseObjects } from "../store/objects/hand-over.ts";
+import { closeObjects, takeOver } from "../store/objects/hand-over.ts";
 import { withObjects } from "../store/objects/objects.ts";
-import {
-  hasGiven,
-  holdAnswers,
-  keptObjects,
-  noteSuccessor,
-  rungObjects,
-  succeed,
-  takeBack,
-  takeReleased,
-} from "../store/objects/ownership.ts";
-import {
-  type DiskState,
-  noteDisk,
-  type ProcessMeasures,
-  processState,
-  type Suspect,
-} from "../store/objects/process-state.ts";
-import { setSide } from "../store/objects/workers.ts";
+import { followed } from "../store/objects/open-homes.ts";
+import type { Carried } from "../store/objects/owned-object.ts";
+import { setOwnership, streamsHeld } from "../store/objects/ownership.ts";
+import { type DiskState, noteDisk, type ProcessMeasures, processState } from "../store/objects/process-state.ts";
+
+/** How long after `/retire` clients are told to leave: workerd has stopped accepting connections by then. Milliseconds. */
+const RETIRING_MS = 200;
 
 /**
  * Answers the launcher of a self-hosted process, on a socket of its own (`cli/serve/launcher-socket.ts`). No other deployment
- * exposes it. Every answer gives the number of foreground turns. A predecessor's also gives the objects that it has,
- * and those that it has given up since its last answer.
+ * exposes it. Every answer gives the number of foreground turns, and of streams whose header has been sent.
  */
 export class Launcher extends WorkerEntrypoint<RawEnv> {
   override async fetch(request: Request): Promise<Response> {
     processState.hasLauncher = true;
     const body = request.method === "POST" ? await request.json<unknown>() : undefined;
-    let mistakes: readonly string[] | undefined;
-    let suspects: Suspect[] | undefined;
-    let keeps: { key: string; file: string }[] | undefined;
-    switch (new URL(request.url).pathname) {
-      case "/end":
-        processState.isEnding = true;
-        break;
-      case "/disk":
-        noteDisk(body as DiskState);
-        break;
-      case "/configuration":
-        mistakes = configure(withObjects(this.env), { file: body as TextVariables });
-        break;
-      case "/measures":
-        processState.measures = body as ProcessMeasures;
-        break;
-      case "/side": {
-        const { worker, side } = body as { worker: number; side: number };
-        setSide(worker, side);
-        break;
-      }
-      case "/suspects":
-        suspects = takeSuspects();
-        break;
-      case "/damaged":
-        noteDamaged(body as string[]);
-        break;
-      // A predecessor
-      case "/give":
-        keeps = await giveUpObjects(this.env);
-        break;
-      case "/take-back":
-        takeBack();
-        break;
-      case "/succeeded":
-        noteSuccessor();
-        processState.isHandedOver = true;
-        break;
-      case "/hold":
-        holdAnswers(body as number);
-        break;
-      // Its successor
-      case "/succeed":
-        succeed(body as string[]);
-        break;
-      case "/adopt":
-        await adoptObjects(this.env, body as string[]);
-        break;
-      case "/adopt-rest":
-        await adoptRest(this.env, body as string[]);
-    }
-    if (hasGiven()) await releaseObjects(this.env);
-    // Only the request for the state gets the names. Callers that send other facts do not read them.
-    const released = request.method === "GET" ? takeReleased() : [];
-    const predecessor = hasGiven() && { kept: keptObjects().length, released, rung: rungObjects() };
+    const more = await this.#run(new URL(request.url).pathname, body);
     return Response.json({
       turns: turnsBesideClients(),
-      ...(mistakes && { mistakes }),
-      ...(keeps && { keeps }),
-      ...(suspects && { suspects }),
-      ...predecessor,
+      streams: SseStream.open + followed() - streamsHeld(),
+      ...more,
     });
+  }
+
+  /** Runs a command. Gives what its answer has beside the numbers. */
+  async #run(command: string, body: unknown): Promise<object | undefined> {
+    switch (command) {
+      case "/end":
+        processState.isEnding = true;
+        return undefined;
+      case "/disk":
+        noteDisk(body as DiskState);
+        return undefined;
+      case "/configuration":
+        return { mistakes: configure(withObjects(this.env), { file: body as TextVariables }) };
+      case "/measures":
+        processState.measures = body as ProcessMeasures;
+        return undefined;
+      case "/suspects":
+        return { suspects: takeSuspects() };
+      case "/damaged":
+        noteDamaged(body as string[]);
+        return undefined;
+      // The steps of a hand-over (`cli/reload/hand-over.ts`)
+      case "/close":
+        return { carried: await closeObjects(this.env, body as number) };
+      case "/take-over":
+        await takeOver(this.env, body as Carried[]);
+        return undefined;
+      case "/moved":
+        setOwnership("forwards");
+        return undefined;
+      case "/hold":
+        processState.holdsAnswers = true;
+        return undefined;
+      case "/retire":
+        processState.retiresAt = Date.now() + RETIRING_MS;
+        return undefined;
+      default:
+        return undefined;
+    }
   }
 }

@@ -5,7 +5,7 @@ import { loadConfig } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
 import { keyCache } from "../store/deployment/keys/key-cache.ts";
 import { fullShares } from "../store/limits/disk-share.ts";
-import { answerCall, answerFetch, ask, withObjects } from "../store/objects/objects.ts";
+import { answerCall, answerFetch, withObjects } from "../store/objects/objects.ts";
 import type { Answer, ObjectCall } from "../store/objects/rpc.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 
@@ -17,15 +17,11 @@ export class Share extends WorkerEntrypoint<RawEnv> {
   here(): void {}
 
   call(call: ObjectCall): Promise<Answer> {
-    return answerCall(call, (asked) => this.#ask(asked));
+    return answerCall(this.env, call);
   }
 
   override fetch(request: Request): Promise<Response> {
-    return answerFetch(request, (asked) => this.#ask(asked));
-  }
-
-  async #ask(call: ObjectCall) {
-    return { value: await ask(this.env, call) };
+    return answerFetch(this.env, request);
   }
 
   metrics() {

@@ -7,27 +7,23 @@ import { setTimeout as sleep } from "node:timers/promises";
 export interface Load {
   /** The gateway's URL. */
   url: string;
-  /** The number of streams that are always open. */
+  /** The number of streams that are open. */
   streams: number;
+  /** True if a stream that has ended is followed by another one at once, on the same connection. */
+  isEndless?: boolean;
   /** The words of each stream, and the words per second. */
   words: number;
   wordsPerSecond: number;
   /** Short requests per second, in addition to the streams. */
   rate: number;
-  /** The model of the streams of JSON, where the model server replays other answers. Parameters can follow. Default: `simulator?`. */
-  jsonModel?: string;
 }
 
 export interface Outcome {
   requests: number;
+  /** The streams that have ended. */
   streams: number;
   /** The reasons why requests and streams failed or were wrong. */
   failures: string[];
-  /**
-   * The number of requests that were repeated on another connection because the server closed theirs at the same
-   * moment.
-   */
-  crossed: number;
   /** The times of short requests, in order. Milliseconds. */
   latencies: number[];
 }
@@ -35,13 +31,11 @@ export interface Outcome {
 export interface RunningLoad {
   /** The number of streams that have had output. */
   openStreams(): number;
-  /** Forgets the times of earlier requests. */
-  measureAnew(): void;
   /** Starts nothing new, waits until all have ended, and reads each response again. */
   finish(): Promise<Outcome>;
 }
 
-/** Connections that are kept alive as clients keep them. */
+/** Connections that are kept alive as clients keep them. A request on one is never sent again. */
 const agent = new Agent({ keepAlive: true, maxFreeSockets: 256 });
 
 type Answered = { id: string; status: string; output: { content?: { text: string }[] }[] };
@@ -59,17 +53,20 @@ const FORMAT = {
 
 /** Begins streams and requests. */
 export function beginLoad(load: Load): RunningLoad {
-  const { url, streams, words, wordsPerSecond, rate, jsonModel = "simulator?" } = load;
+  const { url, streams, words, wordsPerSecond, rate, isEndless } = load;
   const failures: string[] = [];
-  let latencies: number[] = [];
+  const latencies: number[] = [];
   /** The text that the server has sent of each stored response. */
   const said = new Map<string, string>();
   const underWay: Promise<void>[] = [];
   const watched = (what: string, work: () => Promise<void>) => {
-    underWay.push(work().catch((error: Error) => void failures.push(`${what}: ${error.message}`)));
+    underWay.push(work().catch((error: Error) => void failures.push(`${at()} ${what}: ${error.message}`)));
   };
 
+  const at = () => new Date().toISOString();
   let open = 0;
+  let ended = 0;
+  let isGoing = true;
   const slow = `simulator?words=${words}&tps=${wordsPerSecond}`;
   const kinds: [string, () => Promise<object> | object][] = [
     ["a stored stream", () => ({ model: slow })],
@@ -78,19 +75,25 @@ export function beginLoad(load: Load): RunningLoad {
     // After a crash this response could not be resumed.
     [
       "a background stream of JSON",
-      () => ({ model: `${jsonModel}tps=${wordsPerSecond}`, background: true, text: { format: FORMAT } }),
+      () => ({ model: `simulator?tps=${4 * wordsPerSecond}`, background: true, text: { format: FORMAT } }),
     ],
   ];
   for (let index = 0; index < streams; index += 1) {
     const [what, body] = kinds[index % kinds.length] ?? fail("no kind");
-    watched(what, async () => {
+    const one = async (connection: Agent) => {
       const asked = { input: "Go on.", stream: true, ...(await body()) };
-      const stream = await readStream(url, asked, () => (open += 1));
+      const stream = await readStream(url, asked, connection, () => (open += 1));
       said.set(stream.id, stream.text);
+      ended += 1;
+    };
+    const connection = new Agent({ keepAlive: true, maxSockets: 1 });
+    watched(what, async () => {
+      do await one(connection).catch((error: Error) => void failures.push(`${at()} ${what}: ${error.message}`));
+      while (isEndless && isGoing);
+      connection.destroy();
     });
   }
 
-  let isGoing = true;
   const conversations = Promise.all(Array.from({ length: 20 }, () => conversation(url)));
   const short: ((index: number) => Promise<string>)[] = [
     async () => created(await ask(url, "POST", "/v1/responses", { input: "Hello!" })),
@@ -129,9 +132,6 @@ export function beginLoad(load: Load): RunningLoad {
 
   return {
     openStreams: () => open,
-    measureAnew: () => {
-      latencies = [];
-    },
     finish: async () => {
       isGoing = false;
       await going;
@@ -146,7 +146,7 @@ export function beginLoad(load: Load): RunningLoad {
         }
       }
       agent.destroy();
-      return { requests: latencies.length, streams, failures, crossed, latencies: latencies.toSorted((a, b) => a - b) };
+      return { requests: latencies.length, streams: ended, failures, latencies: latencies.toSorted((a, b) => a - b) };
     },
   };
 }
@@ -164,8 +164,13 @@ async function ask(url: string, method: string, path: string, body?: object): Pr
 }
 
 /** Reads a stream to its end. Throws if an event is missing, or the last one. */
-async function readStream(url: string, body: object, opened: () => void): Promise<{ id: string; text: string }> {
-  const answer = await send(url, "POST", "/v1/responses", body);
+async function readStream(
+  url: string,
+  body: object,
+  connection: Agent,
+  opened: () => void,
+): Promise<{ id: string; text: string }> {
+  const answer = await send(url, "POST", "/v1/responses", body, connection);
   if (answer.statusCode !== 200) throw new Error(`${answer.statusCode} ${(await text(answer)).slice(0, 200)}`);
   let unread = "";
   let next = 0;
@@ -193,21 +198,11 @@ async function readStream(url: string, body: object, opened: () => void): Promis
   return { id: end.id, text: heard };
 }
 
-/** The number of requests that were sent on an idle connection while the server closed it. */
-let crossed = 0;
-
-/**
- * Sends a request. Repeats it if a reused connection was closed before an answer, as HTTP clients do (RFC 9112 §9.3.1).
- */
-function send(url: string, method: string, path: string, body?: object): Promise<IncomingMessage> {
+function send(url: string, method: string, path: string, body?: object, from = agent): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const headers = body && { "content-type": "application/json" };
-    const asked = request(`${url}${path}`, { method, agent, headers }, resolve);
-    asked.on("error", (error: NodeJS.ErrnoException) => {
-      if (!asked.reusedSocket || error.code !== "ECONNRESET") return reject(error);
-      crossed += 1;
-      send(url, method, path, body).then(resolve, reject);
-    });
+    const asked = request(`${url}${path}`, { method, agent: from, headers }, resolve);
+    asked.on("error", (error) => reject(new Error(`${error.message}${asked.reusedSocket ? " (reused)" : ""}`)));
     asked.end(body && JSON.stringify(body));
   });
 }

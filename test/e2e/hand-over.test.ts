@@ -1,10 +1,13 @@
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { Agent, request } from "node:http";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { beginLoad } from "../crash/hand-over-load.ts";
-import { begin, cleanUp, newFolder, run, type Served, start, workerdsOf } from "./serve-support.ts";
+import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
+import { begin, cleanUp, deafSocket, newFolder, run, type Served, start, workerdsOf } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
 /** A process that takes the place of another one under `serve`, while both get requests (docs/self-hosting.md). */
@@ -48,8 +51,6 @@ describe("another process that takes the place of the serving one", () => {
     await eventually(() => load.openStreams() === 8, 30_000);
     served.child.kill("SIGHUP");
     await eventually(() => times(served, SERVES) === 1, 30_000);
-    // The predecessor's streams continue in the predecessor.
-    expect(times(served, HAS_ENDED)).toBe(0);
     const { failures, requests } = await load.finish();
     expect(failures).toEqual([]);
     expect(requests).toBeGreaterThan(0);
@@ -92,14 +93,12 @@ describe("another process that takes the place of the serving one", () => {
     expect(await stop(served)).toBe(0);
   }, 120_000);
 
-  it("does not keep `serve` from its end while it waits for a predecessor that has a background run", async () => {
+  it("does not keep `serve` from its end", async () => {
     const served = await start({ ...least(), STOP_TIMEOUT_MS: "600000" });
     await create(served.url, { model: "simulator?tps=1&words=600", input: "Go on.", background: true });
     served.child.kill("SIGHUP");
-    await eventually(() => times(served, SERVES) === 1, 30_000);
-    served.child.kill("SIGHUP");
+    await eventually(() => workerdsOf(served).length === 2, 30_000);
     expect(await stop(served)).toBe(0);
-    expect(served.output()).toContain("The previous process was stopped with unfinished work.");
   });
 
   it("has a configuration file that changed while it started", async () => {
@@ -152,17 +151,144 @@ describe("another process that takes the place of the serving one", () => {
     expect((await Promise.all(turns)).map(({ status }) => status)).toEqual(["completed", "completed"]);
   });
 
-  it("resumes runs that its predecessor had no time to end", async () => {
-    const served = await start({ ...least(), HANDOVER_TIMEOUT_MS: "0" });
-    const run = { model: "simulator?words=60&tps=10", input: "Go on.", background: true };
-    const { id } = await create(served.url, run);
-    served.child.kill("SIGHUP");
-    await eventually(() => served.output().includes("The previous process was stopped"), 30_000);
-    const read = async () => (await (await fetch(`${served.url}/v1/responses/${id}`)).json()) as { status: string };
-    await eventually(async () => (await read()).status === "completed", 30_000);
+  it("resets no connection whose client asks again at once", async () => {
+    const served = await start(least());
+    let isGoing = true;
+    const failures: string[] = [];
+    const asked = async (connection: Agent, body: object) => {
+      const answer = await post(served.url, { model: "simulator", input: "Hello!", ...body }, connection);
+      if (!answer.includes('"status":"completed"')) failures.push(answer);
+    };
+    const bodies = [{}, { model: "simulator?words=30&tps=20", stream: true }];
+    const clients = Array.from({ length: 6 }, async (_, index) => {
+      const connection = new Agent({ keepAlive: true, maxSockets: 1 });
+      while (isGoing) {
+        await asked(connection, bodies[index % 2] ?? {}).catch((error: Error) => failures.push(error.message));
+      }
+      connection.destroy();
+    });
+    await untilAsked("Hello!");
+    for (const time of [1, 2]) {
+      served.child.kill("SIGHUP");
+      await eventually(() => times(served, SERVES) === time, 60_000);
+    }
+    isGoing = false;
+    await Promise.all(clients);
+    expect(failures).toEqual([]);
     expect(await stop(served)).toBe(0);
-  }, 120_000);
+  }, 180_000);
+
+  it("is followed by the next one while streams go on in the ones before, and WebSockets have moved", async () => {
+    const served = await start(least());
+    const codes: number[] = [];
+    const connect = () => {
+      const socket = new WebSocket(`${served.url.replace("http", "ws")}/v1/responses`);
+      socket.addEventListener("close", ({ code }) => {
+        codes.push(code);
+        if (code === 1012) connect();
+      });
+    };
+    for (let index = 0; index < 4; index += 1) connect();
+    const deaf = await deafSocket(served.url);
+    const slow = { model: "simulator?words=300&tps=10", input: "Take long.", stream: true };
+    const stream = post(served.url, slow);
+    await untilAsked("Take long.");
+    for (const time of [1, 2, 3]) {
+      served.child.kill("SIGHUP");
+      await eventually(() => times(served, SERVES) === time, 60_000);
+      expect(times(served, HAS_ENDED)).toBeLessThan(time);
+      // Each WebSocket is closed once for each hand-over.
+      await eventually(() => codes.length === 4 * time, 30_000);
+    }
+    await deaf.ended;
+    expect(await stream).toContain("event: response.completed");
+    expect(codes).toEqual(Array(12).fill(1012));
+    await eventually(() => times(served, HAS_ENDED) === 3, 60_000);
+    expect(await stop(served)).toBe(0);
+  }, 240_000);
+
+  it("sends the readers of a background run the same bytes, and resumes it", async () => {
+    const served = await start(least());
+    const body = { model: "simulator?words=120&tps=15", input: "Read on.", stream: true, background: true };
+    const reading = post(served.url, body);
+    await untilAsked("Read on.");
+    for (const time of [1, 2]) {
+      served.child.kill("SIGHUP");
+      await eventually(() => times(served, SERVES) === time, 60_000);
+    }
+    const read = await reading;
+    const id = /"id":"(resp_\w+)"/.exec(read)?.[1];
+    const again = await (await fetch(`${served.url}/v1/responses/${id}?stream=true`)).text();
+    expect(read).toContain("event: response.completed");
+    const events = (bytes: string) => bytes.split("\n").filter((line) => line !== "" && !line.startsWith(":"));
+    expect(events(again)).toEqual(events(read));
+    expect(await stop(served)).toBe(0);
+  }, 180_000);
+
+  it("lets the call of an MCP tool end first, and resumes its run with the access that only memory has", async () => {
+    using mcp = await toolServer();
+    const served = await start({ ...least(), MCP_SERVERS: new URL(mcp.url).origin });
+    const tool = { type: "mcp", server_label: "sample", server_url: mcp.url, require_approval: "never" };
+    const { id } = await create(served.url, {
+      model: "simulator?rounds=2",
+      input: "With a preamble, call sample__slow.",
+      background: true,
+      tools: [{ ...tool, authorization: "secret" }],
+    });
+    await eventually(() => mcp.requests.some(({ message }) => message?.method === "tools/call"), 30_000);
+    served.child.kill("SIGHUP");
+    await eventually(() => times(served, SERVES) === 1, 60_000);
+    type Run = { status: string; output: { type: string; status: string }[] };
+    const retrieve = async () => (await (await fetch(`${served.url}/v1/responses/${id}`)).json()) as Run;
+    await eventually(async () => (await retrieve()).status !== "in_progress", 60_000);
+    const { status, output } = await retrieve();
+    expect(status).toBe("completed");
+    expect(output.filter(({ type }) => type === "mcp_call").map((call) => call.status)).toEqual([
+      "completed",
+      "completed",
+    ]);
+    expect(mcp.requests.filter(({ message }) => message?.method === "tools/call")).toHaveLength(2);
+    expect(await stop(served)).toBe(0);
+  }, 180_000);
+
+  it("leaves nothing behind in the launcher", async () => {
+    const served = await start(least());
+    const held = () => {
+      const { pid } = served.child;
+      const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
+      return [readdirSync(`/proc/${pid}/fd`).length, children.length];
+    };
+    const reload = async (time: number) => {
+      served.child.kill("SIGHUP");
+      await eventually(() => times(served, HAS_ENDED) === time, 60_000);
+    };
+    await reload(1);
+    const before = held();
+    for (const time of [2, 3, 4]) await reload(time);
+    expect(held()).toEqual(before);
+    expect(await stop(served)).toBe(0);
+  }, 180_000);
 });
+
+/** Sends a request on a connection; gives the answer's body. Rejects if the connection is reset. */
+async function post(url: string, body: object, agent?: Agent): Promise<string> {
+  const headers = { "content-type": "application/json" };
+  const asked = request(`${url}/v1/responses`, { method: "POST", headers, ...(agent && { agent }) });
+  asked.end(JSON.stringify(body));
+  const answer = await new Promise<NodeJS.ReadableStream>((resolve, reject) => {
+    asked.on("response", resolve);
+    asked.on("error", reject);
+  });
+  return text(answer);
+}
+
+/** A server with the tool `slow`, whose model gives it a second. */
+async function toolServer(): Promise<McpTestServer & Disposable> {
+  const inputSchema = { type: "object", properties: { ms: { enum: [1_000] } }, required: ["ms"] };
+  const slow = { name: "slow", description: "Takes its time.", inputSchema };
+  const server = await startMcpServer({ mode: "stateless", tools: [slow] });
+  return { ...server, [Symbol.dispose]: () => void server.close() };
+}
 
 /** The service manager's side of systemd's protocol: it prints every message that arrives. */
 const LISTENER = `

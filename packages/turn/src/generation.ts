@@ -65,6 +65,15 @@ export class Generations {
     this.#ends = ends.length === 1 ? signal : AbortSignal.any(ends);
   }
 
+  /** True if the generation under way could be resumed now (`resume`), or there is none. */
+  get isResumable(): boolean {
+    const { round, state } = this.#output;
+    const { sampled } = state.round;
+    const partial = round.partialItems as Item[];
+    if (partial.length === 0 && !sampled) return true;
+    return this.#options.model.engine.resumption(this.#prompt.current, partial, sampled) !== undefined;
+  }
+
   /** Aborts a generation that has begun, because the turn has failed otherwise. */
   giveUp(fault: ApiError): void {
     this.#unusable?.abort(fault);

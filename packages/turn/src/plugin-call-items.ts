@@ -189,6 +189,13 @@ export class PluginCallItems {
     return this.#plugins.of(tool).isRepeatable === true;
   }
 
+  /** True if no call is under way that may not be repeated. */
+  get areRepeatable(): boolean {
+    const { dispatched = [], answered } = this.#output.state.answering ?? {};
+    const isUnderWay = (id: string) => dispatched.includes(id) && !answered?.has(id);
+    return !this.pending.values().some((call) => isUnderWay(call.item) && !this.isRepeatable(call));
+  }
+
   /** Notes that a call is about to be run. */
   start({ item: id, tool }: PendingCall): void {
     this.#output.writer.record({ dispatched: id });

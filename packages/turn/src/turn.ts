@@ -32,10 +32,7 @@ import { TurnOutput } from "./turn-output.ts";
  * conversation's home. `decide` gives its next `Step`.
  */
 
-/**
- * Codex's idle timeout is 300 s and counts only events: `in_progress` is repeated after this time, twice within the
- * timeout.
- */
+/** Codex's idle timeout is 300 s and counts only events: `in_progress` is repeated after this time, twice within it. */
 const SIGN_OF_LIFE_MS = 120_000;
 
 /**
@@ -98,6 +95,11 @@ export class Turn {
   /** The state of the turn. It may be passed to another turn only if this one ends here. */
   get state(): TurnState {
     return this.#output.state;
+  }
+
+  /** True if the turn could go on from its log if its process ended now, without repeating what cannot be repeated. */
+  get isResumable(): boolean {
+    return this.state.answering ? this.#output.calls.areRepeatable : this.#generations.isResumable;
   }
 
   /**

@@ -47,7 +47,7 @@ export class Board extends OwnedObject {
     return this.#runs.list(query);
   }
 
-  override async alarm(): Promise<void> {
+  protected override async ring(): Promise<void> {
     await currentOverrides(this.env);
     const config = loadConfig(this.env);
     const servers = await askServers(config);

@@ -1,5 +1,6 @@
 import { tooManyInProgress } from "@responses-edge/responses-api/errors";
 import type { ObjectLoad } from "../limits/permits.ts";
+import { waiting } from "../objects/ownership.ts";
 import { toPieces } from "../objects/row-pieces.ts";
 import type { History } from "./history.ts";
 
@@ -8,7 +9,8 @@ import type { History } from "./history.ts";
  *
  * The lock is in memory only. When the object dies, a background run is resumed and waits for the lock first. A
  * foreground turn in a Worker finds that its lease belongs to an earlier instance of the object, and may not settle. A
- * hibernating object has at most one holder, which its next instance finds by its socket (`LeaseSockets`).
+ * hibernating object has at most one holder, which its next instance finds by its socket (`LeaseSockets`). An object that
+ * is handed over passes its holder on.
  */
 
 /**
@@ -20,6 +22,9 @@ export interface Lease extends Disposable {
   release(): void;
   readonly released: boolean;
 }
+
+/** The ticket of resumed runs, for which nobody waits. */
+export const RESUMED = "resumed";
 
 interface Waiter {
   ticket: string;
@@ -49,7 +54,7 @@ export class ConversationLock {
     if (this.#holder && waitMs === 0) return undefined;
     const giveBack = this.#take(limit);
     if (!this.#holder) return this.#grant(giveBack);
-    return new Promise((resolve) => {
+    const granted = new Promise<Lease | undefined>((resolve) => {
       const timer = Number.isFinite(waitMs) ? setTimeout(() => this.leave(ticket), waitMs) : undefined;
       const grant = (lease: Lease | undefined) => {
         clearTimeout(timer);
@@ -57,6 +62,8 @@ export class ConversationLock {
       };
       this.#waiting.push({ ticket, giveBack, grant });
     });
+    // A hand-over cuts this call off, and it is made again.
+    return ticket === RESUMED ? granted : waiting(granted);
   }
 
   /** Takes the lock at once, for its holder from before the object hibernated. Nobody else may have it yet. */
@@ -147,6 +154,11 @@ export class LeaseSockets {
   /** Detaches the lease of the ticket: it no longer holds the conversation. */
   clear(ticket: string): void {
     for (const socket of this.#state.getWebSockets(ticket)) socket.serializeAttachment(null);
+  }
+
+  /** Tells whether the Worker of the ticket's turn holds its end of a socket. */
+  isOpen(ticket: string): boolean {
+    return this.#state.getWebSockets(ticket).some(({ readyState }) => readyState === WebSocket.OPEN);
   }
 
   /** Tells whether a turn's Worker holds its end of a socket. */

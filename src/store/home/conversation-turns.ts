@@ -1,7 +1,7 @@
 import { conversationLocked, conversationNotFound } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { type Result, refusalOf, refused } from "../objects/rpc.ts";
-import type { ConversationLock, Lease, LeaseSockets } from "./conversation-lock.ts";
+import { type ConversationLock, type HeldLease, type Lease, type LeaseSockets, RESUMED } from "./conversation-lock.ts";
 import { conversationHistory } from "./history-reader.ts";
 import type { Conversation, HomeRows } from "./home-rows.ts";
 import { type ItemPage, pageOf } from "./item-store.ts";
@@ -47,7 +47,7 @@ export class ConversationTurns {
 
   /** Waits for the conversation without a limit, for a run that was accepted before its process died. */
   acquireToResume(): Promise<Lease | undefined> {
-    return this.#lock.acquire("resumed", Number.POSITIVE_INFINITY);
+    return this.#lock.acquire(RESUMED, Number.POSITIVE_INFINITY);
   }
 
   /**
@@ -57,6 +57,11 @@ export class ConversationTurns {
   async enter(id: string, ticket: string, waitMs: number): Promise<Result<Response>> {
     if (!this.#rows.conversations.get(id)) return refused(conversationNotFound(id));
     try {
+      // It has entered in another process.
+      const held = this.held();
+      if (held?.ticket === ticket) {
+        return { ok: true, value: this.#sockets.open(held, conversationHistory(this.#rows, held.base)) };
+      }
       using scope = new DisposableStack();
       const lease = scope.use(await this.acquire(ticket, waitMs));
       if (!lease) throw conversationLocked();
@@ -80,7 +85,23 @@ export class ConversationTurns {
 
   /** Ends the turn whose socket has closed. */
   lose(socket: WebSocket): void {
-    this.leave(this.#sockets.ticketOf(socket));
+    this.loseUnlessOpen(this.#sockets.ticketOf(socket));
+  }
+
+  /** Ends the turn with the ticket if its Worker holds no socket. */
+  loseUnlessOpen(ticket: string): void {
+    if (!this.#sockets.isOpen(ticket)) this.leave(ticket);
+  }
+
+  /** The turn that holds the conversation, if one does. */
+  held(): HeldLease | undefined {
+    const turn = this.#entered;
+    return turn && !turn.lease.released ? { ticket: turn.ticket, base: turn.base } : undefined;
+  }
+
+  /** Lets a turn hold the conversation that held it in another process. */
+  restore(held: HeldLease): void {
+    this.#entered ??= { ...held, lease: this.#lock.resume() };
   }
 
   /** Gives the conversation of the ticket's turn to the next in line. */
@@ -131,8 +152,11 @@ export class ConversationTurns {
     owner: string | undefined,
   ): Promise<Result<ItemPage> | null> {
     return this.#change(id, ticket, waitMs, () => {
-      this.#rows.transaction(() => this.#insertItems(turn, Date.now(), itemsJson, owner));
-      this.#rows.stored.added(turn);
+      // The call may be made again.
+      if (!this.#rows.turns.has(turn)) {
+        this.#rows.transaction(() => this.#insertItems(turn, Date.now(), itemsJson, owner));
+        this.#rows.stored.added(turn);
+      }
       const items = JSON.parse(itemsJson) as Item[];
       return pageOf(items, items.length);
     });

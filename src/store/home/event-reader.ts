@@ -1,8 +1,12 @@
 import { SSE_HEADERS, SseStream } from "@responses-edge/bounded-io/event-stream/sse-stream";
 import { withoutReasoning } from "@responses-edge/responses-api/items/reasoning";
 import { whenProcessEnds } from "../objects/process-state.ts";
+import type { HomeRequest } from "../objects/rpc.ts";
 import type { EventLogStore } from "./event-log.ts";
+import type { HomeRows } from "./home-rows.ts";
 import type { EventLogWriter } from "./log-writer.ts";
+import type { ResponseReader } from "./response-reader.ts";
+import type { RunHost } from "./run-host.ts";
 
 /**
  * The readers of runs' event logs. A reader reads only from the log, one block at a time and no faster than its client:
@@ -12,9 +16,16 @@ import type { EventLogWriter } from "./log-writer.ts";
 /** Most readers of one run. */
 const MAX_READERS = 100;
 
-/** Counts the readers of each run. */
+/** The time in which a client may take what its reader has read, at the end of an object. Milliseconds. */
+const STOP_MS = 3_000;
+
+/** Counts the readers of each run, and passes them on at the end of the object. */
 export class ReaderCount {
   readonly #counts = new Map<string, number>();
+  /** Ends a reader, and gives the last sequence number that its client has; by the readers' names. */
+  readonly #stops = new Map<string, () => Promise<number>>();
+  /** The positions of readers of the object's instance in an earlier process. */
+  readonly #left = new Map<string, number>();
   /** Runs that were deleted while they had readers. */
   readonly #deleted = new Set<string>();
 
@@ -31,6 +42,35 @@ export class ReaderCount {
         this.#deleted.delete(turn);
       }
     };
+  }
+
+  /** Adds a reader that can be passed on; gives the function that removes it. */
+  follow(reader: string, stop: () => Promise<number>): () => void {
+    this.#stops.set(reader, stop);
+    return () => this.#stops.delete(reader);
+  }
+
+  /** Ends all readers. Gives their positions, by their names, without those whose clients take nothing. */
+  async stop(): Promise<Record<string, number>> {
+    const positions: Record<string, number> = {};
+    const stopped = [...this.#stops].map(async ([reader, stop]) => {
+      const after = await Promise.race([stop(), scheduler.wait(STOP_MS)]);
+      if (after !== undefined) positions[reader] = after;
+    });
+    await Promise.all(stopped);
+    return positions;
+  }
+
+  /** Takes the positions that another process gives. */
+  restore(positions: Record<string, number>): void {
+    for (const [reader, after] of Object.entries(positions)) this.#left.set(reader, after);
+  }
+
+  /** The position of a reader of an earlier process, which is forgotten; undefined if it is not known. */
+  takeLeft(reader: string): number | undefined {
+    const after = this.#left.get(reader);
+    this.#left.delete(reader);
+    return after;
   }
 
   /** Notes that a run is deleted. To be called before its log is deleted. */
@@ -53,6 +93,8 @@ interface ReaderOptions {
   hidesReasoning: boolean;
   heartbeatMs: number;
   waitUntil: (promise: Promise<unknown>) => void;
+  /** Registers the function that ends the reader for another process; gives the function that removes it. */
+  follow: (stop: () => Promise<number>) => () => void;
 }
 
 const OBFUSCATION = /,"obfuscation":"[^"]*"}$/;
@@ -69,8 +111,46 @@ interface ReadableRun {
   deleted: () => boolean;
 }
 
+/** The parts of a home that its readers need. */
+interface ReadableHome {
+  rows: HomeRows;
+  runs: RunHost;
+  responses: ResponseReader;
+  readers: ReaderCount;
+}
+
+type EventsAsked = HomeRequest & { kind: "events" } & Pick<
+    ReaderOptions,
+    "hidesReasoning" | "heartbeatMs" | "waitUntil"
+  >;
+
+/**
+ * The log of a run as SSE. The home answers rather than the Worker, so that a client that leaves is noticed. 404 if the
+ * response does not exist, 409 if it has no log, 410 if the reader to continue is unknown, 429 if it has too many readers.
+ */
+export function answerEvents({ rows, runs, responses, readers }: ReadableHome, asked: EventsAsked): Response {
+  const { turn, reader, continues, obfuscation, hidesReasoning, heartbeatMs, waitUntil } = asked;
+  if (responses.retrieve(turn) === null) return new Response(null, { status: 404 });
+  const after = continues ? readers.takeLeft(reader) : asked.after;
+  if (after === undefined) return new Response(null, { status: 410 });
+  const { log, turns } = rows;
+  if (!runs.live(turn) && !log.has(turn)) return new Response(null, { status: 409 });
+  const leave = readers.enter(turn);
+  if (!leave) return new Response(null, { status: 429, headers: { "retry-after": "5" } });
+  const live = () => runs.live(turn)?.log;
+  const settled = () => turns.response(turn) !== null;
+  return streamEvents(
+    { turn, log, live, settled, deleted: () => readers.isDeleted(turn) },
+    {
+      ...{ after, obfuscation, hidesReasoning, heartbeatMs },
+      waitUntil: (promise) => waitUntil(promise.finally(leave)),
+      follow: (stop) => readers.follow(reader, stop),
+    },
+  );
+}
+
 /** A run's events as an SSE answer. It ends with the run, or when the run is deleted. */
-export function streamEvents({ turn, log, live, settled, deleted }: ReadableRun, options: ReaderOptions): Response {
+function streamEvents({ turn, log, live, settled, deleted }: ReadableRun, options: ReaderOptions): Response {
   let hasLeft = false;
   let leave = () => {};
   const stream = new SseStream(options.heartbeatMs, () => {
@@ -84,8 +164,8 @@ export function streamEvents({ turn, log, live, settled, deleted }: ReadableRun,
     leave();
     void stream.abandon();
   });
+  let { after } = options;
   const read = async (): Promise<void> => {
-    let after = options.after;
     while (!hasLeft) {
       if (deleted()) return stream.end();
       const block = log.next(turn, after);
@@ -114,7 +194,16 @@ export function streamEvents({ turn, log, live, settled, deleted }: ReadableRun,
     .finally(() => {
       detach?.();
       forgetEnd();
+      unfollow();
     });
+  const unfollow = options.follow(async () => {
+    hasLeft = true;
+    leave();
+    await ended;
+    // Everything up to there is on its way when the stream has ended.
+    await stream.end("");
+    return after;
+  });
   options.waitUntil(ended);
   return new Response(stream.readable, { headers: SSE_HEADERS });
 }

@@ -25,6 +25,7 @@ import type { Stub } from "../objects/objects.ts";
 import { otherWorkerOf } from "../objects/placement.ts";
 import { insufficientStorage, processState } from "../objects/process-state.ts";
 import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "../objects/rpc.ts";
+import { IS_SERVED } from "../objects/workers.ts";
 import { receiveHistory } from "./conversation-lock.ts";
 import { type History, historyTooLong, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
@@ -33,6 +34,10 @@ import type { TurnToSettle } from "./settlement.ts";
 /** Most homes that one request may refer to. Each is an object that is woken; turns of one chain share a home. */
 const MAX_HOMES = 256;
 
+/** How often a served process tries to enter a conversation whose process is ending, and its pauses. Milliseconds. */
+const MAX_TRIES = 50;
+const RETRY_MS = 200;
+
 /** Homes that are asked at the same time. */
 const CONCURRENT_HOMES = 16;
 
@@ -40,8 +45,8 @@ const CONCURRENT_HOMES = 16;
 export class HomeClient implements PastSource {
   protected readonly tenant: string;
   readonly #homes: Env["HOME"];
-  /** Conversations that turns have entered in the shares of other workers, by ticket, with the function that enters one again. */
-  readonly #entered = new Map<string, () => Promise<boolean>>();
+  /** Turns that enter their conversation again, by ticket: true if they have it as before. */
+  readonly #entered = new Map<string, Promise<boolean>>();
 
   constructor({ HOME: homes }: Pick<Env, "HOME">, tenant: string) {
     this.tenant = tenant;
@@ -67,7 +72,7 @@ export class HomeClient implements PastSource {
     ticket: string,
     waitMs: number,
   ): Promise<{ history: History; release(): void }> {
-    const enter = async () => {
+    const tryToEnter = async () => {
       const url = homeUrl({ kind: "conversation", id, ticket, waitMs });
       const headers = { upgrade: "websocket" };
       const response = await this.ask(home, null, (stub) => stub.fetch(url, { headers }));
@@ -76,17 +81,47 @@ export class HomeClient implements PastSource {
       if (!socket) throw new ApiError(await response.json());
       return { socket, history: await receiveHistory(socket) };
     };
+    const enter = async () => {
+      for (let tries = 1; ; tries += 1) {
+        try {
+          return await tryToEnter();
+        } catch (error) {
+          // The home's process may have ended, or handed the home over, before all was sent.
+          if (!IS_SERVED || tries === MAX_TRIES || error instanceof ApiError) throw error;
+          await scheduler.wait(RETRY_MS);
+        }
+      }
+    };
     let { socket, history } = await enter();
-    if (otherWorkerOf({ binding: "HOME", tenant: this.tenant, key: home }) !== undefined) {
-      const before = digestOf(history);
-      this.#entered.set(ticket, async () => {
-        const again = await enter();
-        socket.close();
-        socket = again.socket;
-        return digestOf(again.history) === before;
-      });
-    }
-    return { history, release: () => socket.close() };
+    let isReleased = false;
+    let entering: Promise<boolean> | undefined;
+    /** Enters again after the home's process has ended, or handed the home over. Tells whether nothing has changed. */
+    const enterAgain = async () => {
+      const again = await enter();
+      const isSame = again.history.items === history.items && again.history.messages === history.messages;
+      ({ socket } = again);
+      entering = undefined;
+      if (isReleased || !isSame) socket.close();
+      else keep();
+      return isSame;
+    };
+    const keep = () => {
+      const onLost = () => {
+        if (isReleased || entering) return;
+        entering = enterAgain().catch(() => false);
+        this.#entered.set(ticket, entering);
+      };
+      // A socket that fails also closes.
+      socket.addEventListener("close", onLost);
+      socket.addEventListener("error", onLost);
+    };
+    if (IS_SERVED) keep();
+    const release = () => {
+      isReleased = true;
+      this.#entered.delete(ticket);
+      socket.close();
+    };
+    return { history, release };
   }
 
   /** The object that remembers an idempotency key. */
@@ -118,8 +153,8 @@ export class HomeClient implements PastSource {
   }
 
   /**
-   * Stores a turn, and gives the rows that it took. A turn that lost its conversation because another worker died enters it again, unless the conversation has
-   * changed since. Throws the 409 of a turn that has lost its conversation.
+   * Stores a turn, and gives the rows that it took. A turn whose conversation's process has ended has entered it again,
+   * unless the conversation has changed since. Throws the 409 of a turn that has lost its conversation.
    */
   async settle(home: string, turn: TurnToSettle): Promise<number> {
     try {
@@ -128,7 +163,7 @@ export class HomeClient implements PastSource {
         const ticket = turn.lease?.token ?? "";
         const enterAgain = kept.ok ? undefined : this.#entered.get(ticket);
         this.#entered.delete(ticket);
-        if (enterAgain && (await enterAgain())) continue;
+        if (await enterAgain) continue;
         return unwrap(kept);
       }
     } catch (error) {
@@ -210,11 +245,6 @@ export class HomeClient implements PastSource {
     }
     return snapshots;
   }
-}
-
-/** Identifies the content of a conversation, to see whether it has changed. */
-function digestOf({ items, messages }: History): string {
-  return createHash("sha256").update(items).update(messages).digest("base64");
 }
 
 /** The tree of a new turn: its conversation's, else its predecessor's, else that of the newest item it refers to, else undefined. */

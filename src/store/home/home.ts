@@ -5,11 +5,12 @@ import { loadConfig } from "../../config/index.ts";
 import type { RawEnv } from "../../env.ts";
 import { currentOverrides } from "../deployment/keys/live-config.ts";
 import { tenantConversations, tenantRuns } from "../limits/permits.ts";
-import { HAS_WORK, OwnedObject } from "../objects/owned-object.ts";
+import { OwnedObject } from "../objects/owned-object.ts";
 import { type HomeRequest, type Result, readHomeUrl, refusalOf, refused } from "../objects/rpc.ts";
+import { type CarriedHome, carriedOf, restoreCarried } from "./carried-home.ts";
 import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
 import { ConversationTurns } from "./conversation-turns.ts";
-import { ReaderCount, streamEvents } from "./event-reader.ts";
+import { answerEvents, ReaderCount } from "./event-reader.ts";
 import type { History } from "./history.ts";
 import { conversationHistory, historyOfRun, type ItemKey, type Snapshot, snapshot } from "./history-reader.ts";
 import { type ImportAnswer, type ImportPart, importPart } from "./home-import.ts";
@@ -40,7 +41,6 @@ export class Home extends OwnedObject {
   readonly #housekeeping: Housekeeping;
   readonly #readers = new ReaderCount();
   readonly #life: HomeLife;
-  readonly #sockets: LeaseSockets;
   /** The arguments of every settlement. */
   readonly #settling: Parameters<typeof settle>[0];
 
@@ -57,7 +57,6 @@ export class Home extends OwnedObject {
     const conversation = new ConversationTurns(rows, lock, sockets, maxOpen);
     this.#rows = rows;
     this.#conversation = conversation;
-    this.#sockets = sockets;
     this.#runs = new RunHost({
       env: this.env,
       waitUntil,
@@ -76,9 +75,17 @@ export class Home extends OwnedObject {
     this.#life = new HomeLife(state, this.env, rows, this.#housekeeping, conversation, sockets);
   }
 
-  /** True if there is a run, a reader or a delivery, or a turn has the conversation. */
-  override [HAS_WORK](): boolean {
-    return !this.#life.isIdle || this.#sockets.isAnyOpen;
+  override suspend(ms: number): Promise<void> {
+    return this.#runs.suspend(ms);
+  }
+
+  protected override carried(): Promise<CarriedHome | undefined> {
+    return carriedOf({ runs: this.#runs, conversation: this.#conversation, readers: this.#readers });
+  }
+
+  override async takeOver(carried: CarriedHome): Promise<void> {
+    const parts = { runs: this.#runs, conversation: this.#conversation, readers: this.#readers };
+    this.#life.waitUntil(restoreCarried(parts, carried));
   }
 
   /** Ends this instance of the object, as `HomeLife` does. */
@@ -190,7 +197,10 @@ export class Home extends OwnedObject {
     const asked = readHomeUrl(request.url);
     switch (asked?.kind) {
       case "events":
-        return this.#events(asked);
+        return answerEvents(
+          { rows: this.#rows, runs: this.#runs, responses: this.#responses, readers: this.#readers },
+          { ...asked, ...loadConfig(this.env), waitUntil: (promise) => this.#life.waitUntil(promise) },
+        );
       case "export":
         return new Response(this.counted(exportLines(this.#rows, this.named.key ?? "")));
       case "conversation":
@@ -198,31 +208,6 @@ export class Home extends OwnedObject {
       case undefined:
         return new Response(null, { status: 404 });
     }
-  }
-
-  /**
-   * The log of a run as SSE. The home answers rather than the Worker, so that a client that leaves is noticed. 404 if
-   * the response does not exist, 409 if it has no log, 429 if it has too many readers.
-   */
-  #events({ turn, after, obfuscation }: HomeRequest & { kind: "events" }): Response {
-    if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
-    const { log, turns } = this.#rows;
-    if (!this.#runs.live(turn) && !log.has(turn)) return new Response(null, { status: 409 });
-    const leave = this.#readers.enter(turn);
-    if (!leave) return new Response(null, { status: 429, headers: { "retry-after": "5" } });
-    const live = () => this.#runs.live(turn)?.log;
-    const settled = () => turns.response(turn) !== null;
-    const { heartbeatMs, hidesReasoning } = loadConfig(this.env);
-    return streamEvents(
-      { turn, log, live, settled, deleted: () => this.#readers.isDeleted(turn) },
-      {
-        after,
-        obfuscation,
-        hidesReasoning,
-        heartbeatMs,
-        waitUntil: (promise) => this.#life.waitUntil(promise.finally(leave)),
-      },
-    );
   }
 
   // Conversations
@@ -337,6 +322,7 @@ export class Home extends OwnedObject {
   async #enterConversation({ id, ticket, waitMs }: HomeRequest & { kind: "conversation" }): Promise<Response> {
     this.#runs.resumeRuns();
     const entered = await this.#conversation.enter(id, ticket, waitMs);
+    this.setHibernating(this.#conversation.isEntered);
     return entered.ok ? entered.value : Response.json(entered.error, { status: entered.error.status });
   }
 
@@ -348,10 +334,11 @@ export class Home extends OwnedObject {
   /** Called when a turn's Worker is gone, or no longer needs the conversation. */
   override webSocketClose(socket: WebSocket): void {
     this.#conversation.lose(socket);
+    this.setHibernating(this.#conversation.isEntered);
   }
 
   override webSocketError(socket: WebSocket): void {
-    this.#conversation.lose(socket);
+    this.webSocketClose(socket);
   }
 
   /** Removes everything that is stored here. Running turns are stopped first. */
@@ -386,7 +373,7 @@ export class Home extends OwnedObject {
     await this.#housekeeping.releaseIfEmpty();
   }
 
-  override async alarm(): Promise<void> {
+  protected override async ring(): Promise<void> {
     await this.#life.during(() => this.#housekeeping.ring());
     await this.#life.leaveIfVacant();
   }

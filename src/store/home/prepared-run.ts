@@ -65,6 +65,12 @@ export interface PreparedRun {
   length: number;
   abort: AbortController;
   log: EventLogWriter;
+  access: Readonly<Record<string, McpAccess>>;
+  /**
+   * Ends the run in memory, with all its output in its log, so that it can be resumed by another process. False if that
+   * would lose or repeat something, and it is not `forced`.
+   */
+  freeze(isForced: boolean): boolean;
   /** Its reservation of its caller's limits. */
   quota: HeldQuota;
   /** Events in its log from before. */
@@ -100,6 +106,22 @@ export function prepareRun(
   const observation = observe(home, spec, config);
   let base: number | null = null;
   let server: string | undefined;
+  let made: Turn | undefined;
+  let isSettling = false;
+  let isFrozen = false;
+  const freeze = (isForced: boolean) => {
+    if (isFrozen) return true;
+    if (!isForced && (isSettling || made?.isResumable === false)) return false;
+    isFrozen = true;
+    try {
+      log.commit();
+    } catch {
+      // The run goes on where its log ends.
+    }
+    log.stop();
+    abort.abort();
+    return true;
+  };
   const onAttempt = (attempt: ServerAttempt) => {
     if (attempt.fault === undefined) ({ server } = attempt);
   };
@@ -109,7 +131,7 @@ export function prepareRun(
     const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
     const { signal } = abort;
     const measured = observation?.measured;
-    return assembleTurn(spec, past, {
+    made = assembleTurn(spec, past, {
       config,
       modelAccess,
       access,
@@ -122,6 +144,7 @@ export function prepareRun(
       logged: state,
       measured,
     });
+    return made;
   };
   const run = async (first: Turn, past: RunPast): Promise<TurnResult> => {
     let turn = first;
@@ -143,6 +166,9 @@ export function prepareRun(
   };
   const quota = new HeldQuota(spec.reservation, home.env);
   const settle: Settle = async (result, terminate) => {
+    // It lasts until its object ends, and keeps its conversation.
+    if (isFrozen) await new Promise(() => {});
+    isSettling = true;
     // Before the turn is stored: if the process dies in between, the use counts twice rather than not at all.
     if (spec.reservation) await quota.end(result, { spec, prices: config.keys.prices });
     terminate();
@@ -164,6 +190,8 @@ export function prepareRun(
     length,
     abort,
     log,
+    access,
+    freeze,
     quota,
     logged: logged?.sequence ?? 0,
     makeTurn,

@@ -4,6 +4,7 @@ import type { Item } from "@responses-edge/responses-api/items/registry";
 import { inputPreview, outputPreview, readPrefix } from "@responses-edge/responses-api/platform/previews";
 import type { TreeNode } from "@responses-edge/responses-api/platform/tree";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
+import { waiting } from "../objects/ownership.ts";
 import { MAX_PAGE_LENGTH, type Result, refused } from "../objects/rpc.ts";
 import type { HomeRows } from "./home-rows.ts";
 import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-store.ts";
@@ -64,7 +65,9 @@ export class ResponseReader {
   /** Waits until a run is settled, and gives its response with its failure; null if it does not exist. */
   async finished(turn: string): Promise<{ response: StoredResponse; failure: ErrorFields | null } | null> {
     this.#runs.resumeRuns();
-    await this.#runs.live(turn)?.ended;
+    const live = this.#runs.live(turn);
+    // A hand-over cuts this call off, and it is made again.
+    if (live) await waiting(live.ended);
     const response = this.retrieve(turn);
     return response && { response, failure: this.#rows.log.failure(turn) ?? null };
   }

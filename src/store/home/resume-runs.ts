@@ -2,7 +2,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
-import { accessOf } from "@responses-edge/responses-api/tools";
+import { accessOf, type McpAccess } from "@responses-edge/responses-api/tools";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import type { Turn, TurnResult } from "@responses-edge/turn/turn";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
@@ -19,12 +19,17 @@ const MAX_ATTEMPTS = 10;
 /** Starts a run, which counts among its tenant's runs until it has ended. */
 type Launch = (run: PreparedRun, work: () => Promise<TurnResult>) => void;
 
-/** Resumes a run. Counts one more attempt. */
-export function resumeRun(home: RunHome, turn: string, launch: Launch): void {
+/** Resumes a run. Counts one more attempt. `access` is that to MCP servers, if an earlier process has passed it on. */
+export function resumeRun(
+  home: RunHome,
+  turn: string,
+  access: Readonly<Record<string, McpAccess>> | undefined,
+  launch: Launch,
+): void {
   const noted = home.runs.readToResume(turn);
   if (!noted) return;
   const { spec, attempts } = noted;
-  const run = spec && readRun(home, spec);
+  const run = spec && readRun(home, spec, access);
   if (!run) {
     endUnreadable(home, noted, launch);
     return;
@@ -51,10 +56,14 @@ async function forgiveProgress(home: RunHome, { spec: { turn }, log, logged }: P
 }
 
 /** A run with the state that its log gives; undefined if its rows are unreadable. */
-function readRun(home: RunHome, spec: RunSpec): PreparedRun | undefined {
+function readRun(
+  home: RunHome,
+  spec: RunSpec,
+  carried: Readonly<Record<string, McpAccess>> | undefined,
+): PreparedRun | undefined {
   try {
-    const access = Object.entries(accessOf(spec.request)).filter(([label]) => !spec.withheld?.includes(label));
-    return prepareRun(home, spec, readLoggedTurn(home.log.all(spec.turn)), Object.fromEntries(access));
+    const stored = Object.entries(accessOf(spec.request)).filter(([label]) => !spec.withheld?.includes(label));
+    return prepareRun(home, spec, readLoggedTurn(home.log.all(spec.turn)), carried ?? Object.fromEntries(stored));
   } catch (error) {
     if (isUnreadable(error)) return undefined;
     throw error;

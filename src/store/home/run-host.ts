@@ -14,6 +14,8 @@ import type { TurnResult } from "@responses-edge/turn/turn";
 import { loadConfig } from "../../config/index.ts";
 import { announceRun } from "../deployment/board.ts";
 import { type PermitOwner, Permits } from "../limits/permits.ts";
+import { runsAreSuspended } from "../objects/ownership.ts";
+import { processState } from "../objects/process-state.ts";
 import { type Result, refusalOf, refused } from "../objects/rpc.ts";
 import { learnEndpoints } from "../tenant/webhooks/announcing.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
@@ -34,6 +36,8 @@ interface LiveRun {
   spec: RunSpec;
   abort: AbortController;
   log: EventLogWriter;
+  access: Readonly<Record<string, McpAccess>>;
+  freeze: PreparedRun["freeze"];
   ended: Promise<void>;
   /** The model server that has answered last. */
   server: () => string | undefined;
@@ -44,6 +48,9 @@ interface LiveRun {
 /** Most live runs of one object, and their longest total, in UTF-16 units, if there are several: they share its 128 MB. */
 const MAX_LIVE_RUNS = 64;
 const MAX_LIVE_LENGTH = 16 * 1024 * 1024;
+
+/** How often it is checked whether a run can be resumed. Milliseconds. */
+const LOOK_MS = 10;
 
 export class RunHost {
   readonly #home: RunHome;
@@ -119,10 +126,11 @@ export class RunHost {
     this.#launch(run, scope, () => run.run(turn, past));
   }
 
-  /** Resumes every run that is stored but not live. */
-  resumeRuns(): void {
+  /** Resumes every run that is stored but not live. `access` is that to MCP servers, by turn, where another process has had it. */
+  resumeRuns(access: Readonly<Record<string, Readonly<Record<string, McpAccess>>>> = {}): void {
     for (const turn of this.#home.runs.turns()) {
-      if (!this.#live.has(turn)) resumeRun(this.#home, turn, (run, work) => this.#launchResumed(run, work));
+      if (this.#live.has(turn)) continue;
+      resumeRun(this.#home, turn, access[turn], (run, work) => this.#launchResumed(run, work));
     }
   }
 
@@ -137,11 +145,13 @@ export class RunHost {
 
   /** Starts a run. It takes over everything in `scope`, which is released at its end. */
   #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isResumed = false): void {
-    const { spec, abort, log, quota, server, length } = run;
+    const { spec, abort, log, access, freeze, quota, server, length } = run;
     scope.defer(quota.renew(isResumed));
     if (spec.tenant !== undefined) scope.defer(announceRun({ id: responseId(spec), tenant: spec.tenant }, this.#home));
+    // During a hand-over it begins in the next process.
+    if (runsAreSuspended()) freeze(true);
     const ended = this.#runToEnd(run, work(), scope.move());
-    this.#live.set(spec.turn, { spec, abort, log, ended, server, length });
+    this.#live.set(spec.turn, { spec, abort, log, access, freeze, ended, server, length });
     this.#home.waitUntil(ended);
     // Beside the run: its end is announced if somebody may want to know of it.
     const { env } = this.#home;
@@ -167,6 +177,21 @@ export class RunHost {
       this.#live.delete(spec.turn);
       log.stop();
     }
+  }
+
+  /** Ends the live runs in memory where they can be resumed. Resolves when all are ended, or after `ms`. */
+  async suspend(ms: number): Promise<void> {
+    for (const deadline = Date.now() + ms; ; await scheduler.wait(LOOK_MS)) {
+      const left = [...this.#live.values()].filter(({ freeze }) => !freeze(false));
+      if (left.length === 0 || Date.now() >= deadline || processState.isEnding) return;
+    }
+  }
+
+  /** Ends the live runs in memory wherever they are. Gives their access to MCP servers. */
+  freeze(): Record<string, Readonly<Record<string, McpAccess>>> {
+    const runs = [...this.#live.values()];
+    for (const { freeze } of runs) freeze(true);
+    return Object.fromEntries(runs.map(({ spec, access }) => [spec.turn, access]));
   }
 
   /** Stops all live runs and waits until they are settled. */

@@ -1,96 +1,70 @@
-import { WorkerEntrypoint } from "cloudflare:workers";
-import { answerCall, answerFetch, askHere, objectsOf, type RawBindings } from "./objects.ts";
+import { type RawBindings, stubOf } from "./objects.ts";
 import { homeLeft } from "./open-homes.ts";
-import { livingObjects } from "./owned-object.ts";
-import {
-  beginGiving,
-  callingOurs,
-  endGiving,
-  forgetPredecessor,
-  keptObjects,
-  keyOf,
-  noteReleased,
-  release,
-} from "./ownership.ts";
+import { type Carried, forgetLife, livingObjects, type OwnedObject, takeCarried } from "./owned-object.ts";
+import { runsAreSuspended, setOwnership, setSuspending, untilCallsEnd } from "./ownership.ts";
 import { textOf } from "./registry.ts";
-import type { Answer, ObjectCall } from "./rpc.ts";
 
-/**
- * The steps by which a self-hosted process hands its objects over (`ownership.ts`), and the calls that the other
- * process may make of them.
- */
+/** The two steps by which a self-hosted process passes its objects to another one (`ownership.ts`). */
 
 /** Objects that are asked concurrently. */
 const ASKED_TOGETHER = 64;
 
-/** The objects as the other process reaches them, on a socket of its own. */
-export class Objects extends WorkerEntrypoint<RawBindings> {
-  call(call: ObjectCall): Promise<Answer> {
-    return answerCall(call, (asked) => this.#ask(asked));
+/** The time for calls under way, and for the end of one object. Milliseconds. */
+const CALLS_MS = 1_000;
+const CLOSE_MS = 5_000;
+
+/** Most rounds of closing: an object may begin while the others are closed. */
+const MAX_ROUNDS = 5;
+
+/** Counts the commands: an earlier one that is still under way does nothing more. */
+let commands = 0;
+
+/**
+ * Closes all objects of this process, whose calls wait from then on. Runs get `suspendMs` to reach a point from which
+ * their logs go on; everything else that is under way is cut off, as by a crash. Gives what `takeOver` needs.
+ */
+export async function closeObjects(env: RawBindings, suspendMs: number): Promise<Carried[]> {
+  commands += 1;
+  const command = commands;
+  setSuspending(true);
+  // Together: most have nothing to wait for, and the others wait for as long.
+  await Promise.allSettled(livingObjects().map((object) => stubOf<OwnedObject>(env, object).suspend(suspendMs)));
+  if (command !== commands) return [];
+  setOwnership("ending");
+  await untilCallsEnd(CALLS_MS);
+  if (command !== commands) return [];
+  setOwnership("moving");
+  return closeAll(env);
+}
+
+/** Makes this process run the objects: those of another one that has closed them, or its own again. */
+export async function takeOver(env: RawBindings, carried: readonly Carried[]): Promise<void> {
+  commands += 1;
+  // Suspended runs go on when their objects begin again.
+  const own = runsAreSuspended() ? await closeAll(env) : [];
+  await ofEach([...own, ...carried], ({ object, state }) => stubOf<OwnedObject>(env, object).takeOver(state));
+  setSuspending(false);
+  setOwnership("owns");
+}
+
+async function closeAll(env: RawBindings): Promise<Carried[]> {
+  for (let round = 0; round < MAX_ROUNDS && livingObjects().length > 0; round += 1) {
+    await ofEach(livingObjects(), async (object) => {
+      // The call ends with its object.
+      const closed = stubOf<OwnedObject>(env, object).close();
+      await Promise.race([closed, scheduler.wait(CLOSE_MS)]).catch(() => {});
+      forgetLife(object);
+      if (object.binding === "HOME") homeLeft(textOf(object));
+    });
   }
-
-  override fetch(request: Request): Promise<Response> {
-    return answerFetch(request, (asked) => this.#ask(asked));
-  }
-
-  #ask(call: ObjectCall) {
-    return callingOurs(keyOf(call.object.binding, textOf(call.object)), () => askHere(this.env, call));
-  }
-}
-
-/** Gives up every idle object of this process. Gives the others, with the names of their files. */
-export async function giveUpObjects(env: RawBindings): Promise<{ key: string; file: string }[]> {
-  beginGiving();
-  const keeps: { key: string; file: string }[] = [];
-  await ofEach(livingObjects(), async (key) => {
-    if (await giveUp(env, key)) return;
-    const [object] = objectsOf([key]);
-    if (object) keeps.push({ key, file: env[object.binding].idFromName(textOf(object)).toString() });
-  });
-  endGiving(keeps.map(({ key }) => key));
-  return keeps;
-}
-
-/** Gives up those of the kept objects that have become idle. */
-export async function releaseObjects(env: RawBindings): Promise<void> {
-  await ofEach(keptObjects(), (key) => release(key, () => giveUp(env, key)));
-}
-
-/** Takes over objects that the predecessor has given up: their alarms ring here from now on. */
-export async function adoptObjects(env: RawBindings, keys: readonly string[]): Promise<void> {
-  for (const key of keys) noteReleased(key);
-  await ofEach(keys, (key) => adopt(env, key, false));
-}
-
-/** Takes over the rest, because the predecessor has ended: the objects that it had until then, and its alarms that rang here. */
-export async function adoptRest(env: RawBindings, rung: readonly string[]): Promise<void> {
-  const left = forgetPredecessor();
-  await ofEach(left, (key) => adopt(env, key, true));
-  await ofEach(rung, (key) => adopt(env, key, false));
-}
-
-async function giveUp(env: RawBindings, key: string): Promise<boolean> {
-  const [object] = objectsOf([key]);
-  if (!object) return true;
-  const name = textOf(object);
-  const stub = env[object.binding].getByName(name) as unknown as { giveUp(): Promise<boolean> };
-  // The object's instance has ended, and the call with it.
-  const hasLeft = await stub.giveUp().catch(() => true);
-  if (hasLeft && object.binding === "HOME") homeLeft(name);
-  return hasLeft;
-}
-
-async function adopt(env: RawBindings, key: string, isNow: boolean): Promise<void> {
-  const [object] = objectsOf([key]);
-  if (!object) return;
-  // An object that cannot be opened has no alarm either.
-  await askHere(env, { object, method: "adopt", args: [isNow] }).catch(() => {});
+  return takeCarried();
 }
 
 async function ofEach<T>(all: readonly T[], work: (each: T) => Promise<void>): Promise<void> {
   const left = all.values();
   const worker = async () => {
-    for (const each of left) await work(each);
+    // One that fails is closed as it is.
+    for (const each of left) await work(each).catch(() => {});
   };
   await Promise.all(Array.from({ length: ASKED_TOGETHER }, worker));
 }

@@ -1,13 +1,13 @@
-import type { DurableObject } from "cloudflare:workers";
+import { type DurableObject, waitUntil } from "cloudflare:workers";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { faultOf } from "./damage.ts";
-import { type FileBindings, inOpenHome, mayExist } from "./open-homes.ts";
-import { calling, isAlone, keyOf, noteReleased } from "./ownership.ts";
+import { type Continuation, type FileBindings, inOpenHome, mayExist, passOn } from "./open-homes.ts";
+import { counted, ownPlace, ownsObjects } from "./ownership.ts";
 import { placeOf } from "./placement.ts";
+import { objectUnreachable } from "./process-state.ts";
 import {
   type ClassRow,
   type NameParts,
-  nameOf,
   OBJECTS,
   type ObjectBinding,
   type ObjectName,
@@ -15,7 +15,7 @@ import {
   textOf,
 } from "./registry.ts";
 import { type Answer, isRetryable, type ObjectCall, type RemoteObjects } from "./rpc.ts";
-import { atWorker } from "./workers.ts";
+import { atWorker, MOVED } from "./workers.ts";
 
 /**
  * The objects as the rest of the Worker reaches them: by stubs, whose calls find their object in whichever process it runs
@@ -27,7 +27,7 @@ import { atWorker } from "./workers.ts";
 export interface ObjectClasses {}
 
 /** Methods that an object has for its platform or its process (`owned-object.ts`), and not for callers. */
-type OwnMethod = keyof DurableObject | ("giveUp" | "adopt" | "during" | "counted" | "mayRing");
+type OwnMethod = keyof DurableObject | ("suspend" | "takeOver" | "close");
 
 type MethodOf<Class> = Exclude<
   { [Name in keyof Class & string]: Class[Name] extends (...args: never) => void ? Name : never }[keyof Class & string],
@@ -53,7 +53,14 @@ type Called<Method> = Method extends (...args: infer Args) => infer Answer
 /** The arguments of an object's `fetch`. They are not a Request, so that a call can be repeated. */
 type FetchArguments = [
   url: string,
-  init?: { method?: string; headers?: HeadersInit; body?: string | undefined; signal?: AbortSignal },
+  init?: {
+    method?: string;
+    headers?: HeadersInit;
+    body?: string | undefined;
+    signal?: AbortSignal;
+    /** The URL that gives the rest of the answer's body if the object was handed over in its middle, and no success otherwise. */
+    continuedAt?: string;
+  },
 ];
 
 /** An object as its callers see it. */
@@ -61,16 +68,8 @@ export type Stub<Binding extends ObjectBinding> = {
   readonly [Name in MethodOf<ObjectClasses[Binding]>]: Called<ObjectClasses[Binding][Name]>;
 } & { fetch(...args: FetchArguments): Promise<Response> };
 
-/** The platform's namespaces, and the bindings by which two self-hosted processes reach each other (`cli/serve/workerd.ts`). */
-export type RawBindings = Readonly<Record<ObjectBinding, DurableObjectNamespace>> &
-  FileBindings & {
-    /** The objects of the other process. */
-    readonly OTHER?: RemoteObjects;
-    /** Its API. */
-    readonly OTHER_REQUESTS?: Fetcher;
-    /** Set in a successor. */
-    readonly IS_SUCCESSOR?: string;
-  };
+/** The platform's namespaces, and what `serve` adds (`cli/serve/workerd.ts`). */
+export type RawBindings = Readonly<Record<ObjectBinding, DurableObjectNamespace>> & FileBindings;
 
 /** The objects of each class. */
 export type ObjectBindings = { readonly [Binding in ObjectBinding]: Objects<Binding> };
@@ -79,15 +78,18 @@ export type ObjectBindings = { readonly [Binding in ObjectBinding]: Objects<Bind
 export class Objects<Binding extends ObjectBinding> {
   readonly #env: RawBindings;
   readonly #binding: Binding;
+  readonly #isInner: boolean;
 
-  constructor(env: RawBindings, binding: Binding) {
+  /** `isInner`: objects make the calls, and not the Worker. */
+  constructor(env: RawBindings, binding: Binding, isInner: boolean) {
     this.#env = env;
     this.#binding = binding;
+    this.#isInner = isInner;
   }
 
   /** The object with a name, which is created by its first call. */
   getByName(...parts: NameParts<Binding>): Stub<Binding> {
-    return new STUBS[this.#binding](this.#env, this.#name(parts)) as unknown as Stub<Binding>;
+    return new STUBS[this.#binding](this.#env, this.#name(parts), this.#isInner) as unknown as Stub<Binding>;
   }
 
   /** False of a home that has no file, so that a call would create it. True of every other object. */
@@ -105,16 +107,18 @@ function stubClass(binding: ObjectBinding) {
   return class ObjectStub {
     readonly #env: RawBindings;
     readonly #object: ObjectName;
+    readonly #isInner: boolean;
 
-    constructor(env: RawBindings, object: ObjectName) {
+    constructor(env: RawBindings, object: ObjectName, isInner: boolean) {
       this.#env = env;
       this.#object = object;
+      this.#isInner = isInner;
     }
 
     static {
       for (const method of ["fetch", ...Object.keys(ROWS[binding].methods)]) {
         const value = function (this: ObjectStub, ...args: unknown[]) {
-          return ask(this.#env, { object: this.#object, method, args });
+          return ask(this.#env, { object: this.#object, method, args, isInner: this.#isInner });
         };
         Object.defineProperty(ObjectStub.prototype, method, { value });
       }
@@ -129,37 +133,72 @@ const STUBS = Object.fromEntries(BINDINGS.map((binding) => [binding, stubClass(b
   ReturnType<typeof stubClass>
 >;
 
-/** One environment for each original. */
-const made = new WeakMap<object, object>();
+/** One environment for each original and each kind of caller. */
+const made = { worker: new WeakMap<object, object>(), object: new WeakMap<object, object>() };
 
-/** The environment with objects in place of the platform's namespaces. */
-export function withObjects<Env extends RawBindings>(env: Env): Omit<Env, ObjectBinding> & ObjectBindings {
-  let known = made.get(env);
+/** The environment with objects in place of the platform's namespaces, for the Worker or for an object. */
+export function withObjects<Env extends RawBindings>(
+  env: Env,
+  caller: keyof typeof made = "worker",
+): Omit<Env, ObjectBinding> & ObjectBindings {
+  let known = made[caller].get(env);
   if (!known) {
-    const objects = BINDINGS.filter((binding) => env[binding]).map((binding) => [binding, new Objects(env, binding)]);
+    const objects = BINDINGS.filter((binding) => env[binding]).map((binding) => [
+      binding,
+      new Objects(env, binding, caller === "object"),
+    ]);
     known = { ...env, ...Object.fromEntries(objects) } as object;
-    made.set(env, known);
+    made[caller].set(env, known);
   }
   return known as Omit<Env, ObjectBinding> & ObjectBindings;
 }
 
-/** Calls an object where it is. Repeats a repeatable call once if the object's process died. */
+/** Calls an object where it is. Repeats a repeatable call if the object's process died, or handed the object over. */
 export async function ask(env: RawBindings, call: ObjectCall): Promise<unknown> {
   for (let isAgain = false; ; ) {
-    const at = placeOf(call.object);
+    const at = placeOf(call.object, call.isInner);
     const place = at instanceof Promise ? await at : at;
     try {
       if (place === "here") return await askHere(env, call);
-      const remote = (other: RemoteObjects) => askRemote(other, call);
-      const answer = await (typeof place === "number" ? atWorker(place, remote) : remote(env.OTHER as RemoteObjects));
-      if (answer) return answer.value;
-      // The object was given up while the call was on its way.
-      noteReleased(keyOf(call.object.binding, textOf(call.object)));
+      return await askAt(env, place, call);
     } catch (error) {
-      if (isAgain || !isRetryable(error) || !isRepeatable(call)) throw error;
-      isAgain = true;
+      if (place === "here" && !ownsObjects() && isReset(error)) {
+        // Where it is called by an object, that one is closed in this time.
+        await ownPlace(false);
+        if (!isRepeatable(call)) throw objectUnreachable();
+      } else if (isAgain || !isRetryable(error) || !isRepeatable(call)) throw error;
+      else isAgain = true;
     }
   }
+}
+
+/** Calls an object at a worker. */
+async function askAt(env: RawBindings, worker: number, call: ObjectCall): Promise<unknown> {
+  const answer = await atWorker(worker, (process) => askRemote(process, call));
+  const next = continuationOf(env, call, () => true);
+  if (!(next && answer instanceof Response && answer.body)) return answer;
+  const { readable, writable } = new IdentityTransformStream();
+  waitUntil(passOn(answer.body, writable, next).catch(() => {}));
+  return new Response(readable, answer);
+}
+
+/** Tells whether an instance of an object was ended, and its call with it. */
+function isReset(error: unknown): boolean {
+  return typeof error === "object" && error !== null && "durableObjectReset" in error;
+}
+
+/** The function that asks for the rest of a stream, if the call has one and its object `mayHaveMoved`. */
+function continuationOf(env: RawBindings, call: ObjectCall, mayHaveMoved: () => boolean): Continuation | undefined {
+  const [, init] = call.args as FetchArguments;
+  const { continuedAt, ...rest } = (call.method === "fetch" && init) || {};
+  if (continuedAt === undefined) return undefined;
+  return async () => {
+    if (rest.signal?.aborted || !mayHaveMoved()) return undefined;
+    const { ok, body } = (await ask(env, { ...call, args: [continuedAt, rest] })) as Response;
+    if (ok && body) return body;
+    await body?.cancel();
+    return undefined;
+  };
 }
 
 function isRepeatable({ object, method }: ObjectCall): boolean {
@@ -168,45 +207,66 @@ function isRepeatable({ object, method }: ObjectCall): boolean {
 }
 
 /** Calls an object of this process. */
-export async function askHere(env: RawBindings, { object, method, args }: ObjectCall): Promise<unknown> {
+export async function askHere(env: RawBindings, call: ObjectCall): Promise<unknown> {
+  const { object, method } = call;
   const { binding, tenant } = object;
-  const name = textOf(object);
-  const stub = () => env[binding].getByName(name) as unknown as Record<string, (...args: unknown[]) => unknown>;
-  const call = () => stub()[method]?.(...args);
-  const counted = () => (binding === "HOME" && env.OPEN_FILES !== undefined ? inOpenHome(env, name, call) : call());
+  const stub = stubOf<Record<string, (...args: unknown[]) => unknown>>(env, object);
+  const asked = () => counted(() => stub[method]?.(...argumentsOf(call)));
   try {
-    return await (isAlone() ? counted() : calling(keyOf(binding, name), counted));
+    if (binding !== "HOME" || env.OPEN_FILES === undefined) return await asked();
+    return await inOpenHome(
+      env,
+      textOf(object),
+      asked,
+      continuationOf(env, call, () => !ownsObjects()),
+    );
   } catch (error) {
-    throw await faultOf(error, () => ({ binding, id: env[binding].idFromName(name).toString(), tenant }));
+    if (!ownsObjects()) throw error;
+    throw await faultOf(error, () => ({ binding, id: env[binding].idFromName(textOf(object)).toString(), tenant }));
   }
+}
+
+/** The platform's stub of an object, which must run here. */
+export function stubOf<Stub>(env: RawBindings, object: ObjectName): Stub {
+  return env[object.binding].getByName(textOf(object)) as unknown as Stub;
+}
+
+function argumentsOf({ method, args }: ObjectCall): unknown[] {
+  if (method !== "fetch") return args;
+  const [url, { continuedAt: _, ...init } = {}] = args as FetchArguments;
+  return [url, init];
 }
 
 /** The header that names the object of a `fetch`, only on the sockets between processes. */
 const OBJECT_HEADER = "x-object";
 
-/** The status of an object that has been given up: 421 (Misdirected Request). */
-const MOVED = 421;
+/** The status of an object that the process has handed over: Misdirected Request. */
+const MOVED_STATUS = 421;
 
-/** Calls an object in another process. Undefined if it is not there any more. */
-async function askRemote(other: RemoteObjects, call: ObjectCall): Promise<{ value: unknown } | undefined> {
+/** Calls an object in another process; `MOVED` if that has handed it over. */
+async function askRemote(other: RemoteObjects, call: ObjectCall): Promise<unknown> {
+  const { object, isInner } = call;
   if (call.method === "fetch") {
-    const [url, init] = call.args as FetchArguments;
+    const [url, init] = argumentsOf(call) as FetchArguments;
     const headers = new Headers(init?.headers);
-    headers.set(OBJECT_HEADER, encodeURIComponent(JSON.stringify(call.object)));
-    const value = await other.fetch(url, { ...init, headers });
-    return value.status === MOVED ? undefined : { value };
+    headers.set(OBJECT_HEADER, encodeURIComponent(JSON.stringify({ object, isInner })));
+    const answer = await other.fetch(url, { ...init, headers });
+    return answer.status === MOVED_STATUS ? MOVED : answer;
   }
   const answer = await other.call(call);
   if (answer.error) throw new ApiError(answer.error);
-  return answer.isMoved ? undefined : { value: answer.value };
+  return answer.isMoved ? MOVED : answer.value;
 }
 
-type Asked = (call: ObjectCall) => Promise<{ value: unknown } | undefined>;
+/** Tells whether this process runs an object of its worker, once a hand-over has decided it. */
+async function isHere({ object, isInner }: Pick<ObjectCall, "object" | "isInner">): Promise<boolean> {
+  return (await placeOf(object, isInner)) === "here";
+}
 
-/** Answers a call of another process by `ask`, which gives undefined for an object that is not here any more. */
-export async function answerCall(call: ObjectCall, ask: Asked): Promise<Answer> {
+/** Answers a call of another process. */
+export async function answerCall(env: RawBindings, call: ObjectCall): Promise<Answer> {
   try {
-    return (await ask(call)) ?? { isMoved: true };
+    return (await isHere(call)) ? { value: await ask(env, call) } : { isMoved: true };
   } catch (error) {
     if (error instanceof ApiError) return { error: error.toFields() };
     throw error;
@@ -214,20 +274,14 @@ export async function answerCall(call: ObjectCall, ask: Asked): Promise<Answer> 
 }
 
 /** The same for a `fetch`. */
-export async function answerFetch(request: Request, ask: Asked): Promise<Response> {
-  const object = JSON.parse(decodeURIComponent(request.headers.get(OBJECT_HEADER) ?? "null")) as ObjectName | null;
-  if (!object) return new Response(null, { status: 404 });
+export async function answerFetch(env: RawBindings, request: Request): Promise<Response> {
+  const said = JSON.parse(decodeURIComponent(request.headers.get(OBJECT_HEADER) ?? "null")) as Pick<
+    ObjectCall,
+    "object" | "isInner"
+  > | null;
+  if (!said) return new Response(null, { status: 404 });
   const { url, method, headers, signal } = request;
+  if (!(await isHere(said))) return new Response(null, { status: MOVED_STATUS });
   const init = { method, headers, signal, body: (await request.text()) || undefined };
-  const answer = await ask({ object, method: "fetch", args: [url, init] });
-  return (answer?.value as Response | undefined) ?? new Response(null, { status: MOVED });
-}
-
-/** The objects whose keys (`keyOf`) these are. */
-export function objectsOf(keys: readonly string[]): ObjectName[] {
-  return keys.flatMap((key) => {
-    const at = key.indexOf(":");
-    const binding = BINDINGS.find((each) => each === key.slice(0, at));
-    return binding ? [nameOf(binding, key.slice(at + 1))] : [];
-  });
+  return (await ask(env, { ...said, method: "fetch", args: [url, init] })) as Response;
 }

@@ -212,25 +212,69 @@ export function mayExist({ HOME, HOME_FILES: files }: Homes, home: ObjectName): 
  * home that stores nothing after its last call loses its file. Throws the 503 of a process that has as many homes open as
  * it may, if none closes within `MAX_WAIT_MS`.
  */
-export async function inOpenHome<T>(homes: Homes, name: string, call: () => T): Promise<Awaited<T>> {
-  const answered = answerIn(homes, name, beginCall(name, 0) ?? (await enter(homes, name)), call);
+export async function inOpenHome<T>(
+  homes: Homes,
+  name: string,
+  call: () => T,
+  next?: Continuation,
+): Promise<Awaited<T>> {
+  const home = beginCall(name, 0) ?? (await enter(homes, name));
+  const answered = answerIn(homes, name, home, call, next);
   // The platform drops the promises of a request when its client leaves: the call would never end.
   waitUntil(answered.catch(() => {}));
   return answered;
 }
 
-async function answerIn<T>(homes: Homes, name: string, home: OpenHome, call: () => T): Promise<Awaited<T>> {
+async function answerIn<T>(
+  homes: Homes,
+  name: string,
+  home: OpenHome,
+  call: () => T,
+  next: Continuation | undefined,
+): Promise<Awaited<T>> {
   let delivery: Promise<void> | undefined;
   try {
     const answer = await call();
     if (!(answer instanceof Response && answer.body)) return answer;
     // If the home closed while its bytes are being sent, they would break off.
     const { readable, writable } = new IdentityTransformStream();
-    delivery = answer.body.pipeTo(writable);
+    delivery = passOn(answer.body, writable, next);
     return new Response(readable, answer) as Awaited<T>;
   } finally {
     if (delivery) waitUntil(delivery.catch(() => {}).then(() => ended(homes, name, home)));
     else await ended(homes, name, home);
+  }
+}
+
+/** Asks for the rest of a body that has ended, because its object may have been handed over; gives undefined if there is none. */
+export type Continuation = () => Promise<ReadableStream<Uint8Array> | undefined>;
+
+let followedBodies = 0;
+
+/** The number of bodies with a continuation that are being passed on. */
+export function followed(): number {
+  return followedBodies;
+}
+
+/** Passes a body on, with its rest from elsewhere. */
+export async function passOn(
+  body: ReadableStream<Uint8Array>,
+  writable: WritableStream<Uint8Array>,
+  next: Continuation | undefined,
+): Promise<void> {
+  if (!next) return body.pipeTo(writable);
+  followedBodies += 1;
+  try {
+    let isWhole = true;
+    for (let rest: ReadableStream<Uint8Array> | undefined = body; rest; rest = await next()) {
+      isWhole = await rest.pipeTo(writable, { preventAbort: true, preventClose: true }).then(
+        () => true,
+        () => false,
+      );
+    }
+    await (isWhole ? writable.close() : writable.abort("The stream was given up."));
+  } finally {
+    followedBodies -= 1;
   }
 }
 

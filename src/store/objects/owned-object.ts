@@ -1,137 +1,124 @@
 import { DurableObject } from "cloudflare:workers";
 import type { Env, RawEnv } from "../../env.ts";
 import { withObjects } from "./objects.ts";
-import { isAlone, keyOf, noteReleased, noteRung, whoRings } from "./ownership.ts";
-import { nameOf, type ObjectBinding, type ObjectName } from "./registry.ts";
+import { counted, isClosing, mayRing } from "./ownership.ts";
+import { nameOf, type ObjectBinding, type ObjectName, textOf } from "./registry.ts";
+import { IS_SERVED } from "./workers.ts";
 
-/** An object that a self-hosted process can hand over to another one while it is in use (`ownership.ts`). */
+/** An object that a self-hosted process can pass to another one while it is in use (`hand-over.ts`). */
 
-/** The method by which an object says that it has work besides calls. A symbol, so that no other process can call it. */
-export const HAS_WORK = Symbol("has work");
+/** An alarm whose object is another process's waits here for the end of this process, and looks this often. Milliseconds. */
+const WAIT_MS = 60_000;
 
-/** Counts the beginning and the end of an answer's body. */
+const HANDED_OVER = "The object was handed over.";
+
+/** The part of an object that the next process needs beside its storage. It is only in the memory of the processes. */
+export interface Carried {
+  object: ObjectName;
+  state: unknown;
+}
+
 type Body = ReadableStream<Uint8Array>;
 
 export abstract class OwnedObject extends DurableObject<Env> {
   /** Its name. */
   protected readonly named: ObjectName;
-  readonly #key: string;
-  /** Pending calls, alarms, and bodies that are being sent. */
-  #underWay = 0;
 
   /** `binding`: the binding by which the Worker reaches objects of the class. */
   constructor(state: DurableObjectState, env: RawEnv, binding: ObjectBinding) {
-    super(state, withObjects(env));
+    super(state, withObjects(env, "object"));
     this.named = nameOf(binding, state.id.name ?? "");
-    this.#key = keyOf(binding, state.id.name ?? "");
-    if (!env.OTHER) return;
-    watch(new.target);
-    noteLife(this.#key, this);
+    if (IS_SERVED) noteLife(this, this.named);
   }
 
-  /** True if there is work besides calls. */
-  [HAS_WORK](): boolean {
-    return false;
+  /** Resolves when the work of this object can be cut off and resumed, or after `ms`. */
+  async suspend(_ms: number): Promise<void> {}
+
+  /** Gives what the next process needs beside the storage (`takeOver`); undefined if that is nothing. */
+  protected async carried(): Promise<unknown> {
+    return undefined;
   }
 
-  get #isBusy(): boolean {
-    return this.#underWay > 0 || this[HAS_WORK]();
-  }
+  /** Takes what the object's instance in another process has carried. To be called before any other call. */
+  async takeOver(_carried: unknown): Promise<void> {}
 
-  /** Ends this instance of the object, and does not return; false if it has work. */
-  async giveUp(): Promise<boolean> {
-    if (this.#isBusy) return false;
-    // All writes are on the disk, and the callers have their answers.
+  /** Ends this instance, and does not return. */
+  async close(): Promise<void> {
+    const state = await this.carried();
+    if (state !== undefined) carriedByAll.push({ object: this.named, state });
     await this.ctx.storage.sync();
-    await scheduler.wait(1);
-    return this.#isBusy ? false : this.#leave();
+    this.ctx.abort(HANDED_OVER);
   }
 
-  /** Makes the alarm ring in this process from now on: at the time that it had in the other process, or now. */
-  async adopt(isNow: boolean): Promise<void> {
-    const at = await this.ctx.storage.getAlarm();
-    // The runtime ignores an alarm that is set to its present time.
-    if (at !== null) await this.ctx.storage.setAlarm(isNow ? Date.now() : at - 1);
+  /** Says whether the object has sockets with which it may hibernate: then it must be closed although nothing of it is in memory. */
+  protected setHibernating(may: boolean): void {
+    const life = lives.get(keyOf(this.named));
+    if (life) life.mayHibernate = may;
   }
 
-  /** Counts work that has to end before the object is given up. */
-  async during<T>(work: () => Promise<T>): Promise<T> {
-    this.#underWay += 1;
-    try {
-      return await work();
-    } finally {
-      this.#underWay -= 1;
-    }
+  /** The work of the alarm. */
+  protected async ring(): Promise<void> {}
+
+  /**
+   * Runs the alarm where the object is. After a hand-over the alarms of this process still ring in it, and in the next
+   * one, too, which has read them at its start: here they wait, because the runtime would forget one that fails again and
+   * again, and one that ends.
+   */
+  override async alarm(): Promise<void> {
+    // It rings again in 2 s. Its file must be closed before the next process starts.
+    if (isClosing()) this.ctx.abort(HANDED_OVER);
+    while (!(await mayRing())) await scheduler.wait(WAIT_MS);
+    await this.ring();
   }
 
-  /** The same for a body, which is passed on as it comes. */
-  counted(body: Body): Body {
+  /** A body that is sent, if possible, before the object is closed. */
+  protected counted(body: Body): Body {
     const { readable, writable } = new IdentityTransformStream();
-    this.ctx.waitUntil(this.during(() => body.pipeTo(writable)).catch(() => {}));
+    this.ctx.waitUntil(counted(() => body.pipeTo(writable)).catch(() => {}));
     return readable;
   }
-
-  /** Lets the alarm ring if the object is this process's. A predecessor gives the object up if it has no other work. */
-  async mayRing(): Promise<void> {
-    if (isAlone()) return;
-    const ringing = await whoRings(this.#key, this.#isBusy);
-    if (ringing === "here") return;
-    if (ringing === "released") noteReleased(this.#key);
-    else noteRung(this.#key);
-    // The alarm did not run here. It rings at the other process.
-    this.#leave();
-  }
-
-  #leave(): never {
-    lives.delete(this.#key);
-    return this.ctx.abort("The object was handed over.") as never;
-  }
 }
 
-type Method = (this: OwnedObject, ...args: unknown[]) => unknown;
-
-const watched = new WeakSet<object>();
-
-/** Counts pending calls of a class's methods. */
-function watch({ prototype }: { prototype: object }): void {
-  if (watched.has(prototype)) return;
-  watched.add(prototype);
-  for (const [name, { value }] of Object.entries(Object.getOwnPropertyDescriptors(prototype))) {
-    if (typeof value !== "function" || name === "constructor") continue;
-    const method = value as Method;
-    Object.defineProperty(prototype, name, { value: name === "alarm" ? ringing(method) : counting(method) });
-  }
+/** An object that lives in this process, hibernates in it, or has lived in it lately. */
+interface Life {
+  object: ObjectName;
+  instance: WeakRef<OwnedObject>;
+  mayHibernate: boolean;
 }
 
-function counting(method: Method): Method {
-  return function (...args) {
-    const answer = method.apply(this, args);
-    return answer instanceof Promise ? this.during(() => answer) : answer;
-  };
-}
+const lives = new Map<string, Life>();
 
-function ringing(method: Method): Method {
-  return async function (...args) {
-    await this.mayRing();
-    return this.during(async () => method.apply(this, args));
-  };
-}
-
-/** The objects that live in this process, or have lived in it lately. */
-const lives = new Map<string, WeakRef<object>>();
+const isLiving = ({ instance, mayHibernate }: Life) => mayHibernate || instance.deref() !== undefined;
 
 /** Ended instances are removed when there are this many. */
 const LEAST_LOOKED_AT = 1_024;
 let lookAt = LEAST_LOOKED_AT;
 
-function noteLife(key: string, life: object): void {
-  lives.set(key, new WeakRef(life));
+const keyOf = (object: ObjectName) => `${object.binding}:${textOf(object)}`;
+
+function noteLife(instance: OwnedObject, object: ObjectName): void {
+  const key = keyOf(object);
+  lives.set(key, { object, instance: new WeakRef(instance), mayHibernate: lives.get(key)?.mayHibernate ?? false });
   if (lives.size < lookAt) return;
-  for (const [other, reference] of lives) if (reference.deref() === undefined) lives.delete(other);
+  for (const [other, life] of lives) if (!isLiving(life)) lives.delete(other);
   lookAt = Math.max(LEAST_LOOKED_AT, 2 * lives.size);
 }
 
-/** The keys of the objects that live in this process. */
-export function livingObjects(): string[] {
-  return [...lives].filter(([, life]) => life.deref() !== undefined).map(([key]) => key);
+/** Notes that an object's instance has ended. */
+export function forgetLife(object: ObjectName): void {
+  lives.delete(keyOf(object));
+}
+
+/** The objects that live or hibernate in this process. */
+export function livingObjects(): ObjectName[] {
+  return [...lives.values()].filter(isLiving).map(({ object }) => object);
+}
+
+let carriedByAll: Carried[] = [];
+
+/** Gives everything that closed objects have carried since the last call. */
+export function takeCarried(): Carried[] {
+  const taken = carriedByAll;
+  carriedByAll = [];
+  return taken;
 }

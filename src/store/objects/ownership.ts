@@ -1,194 +1,121 @@
 import { env } from "cloudflare:workers";
-import { objectUnreachable } from "./process-state.ts";
+import { objectUnreachable, processState } from "./process-state.ts";
 
 /**
- * Decides which objects this process may run while a self-hosted process hands over to another (docs/self-hosting.md): the
- * two never run one object at the same time. The predecessor gives up every idle object, keeps the others until they
- * are idle, and then gives each of them up. Its successor opens only the files of objects that were given up.
+ * Says whether this process runs the objects of its worker, or forwards their calls to the process that has taken its
+ * place (docs/self-hosting.md#reloading). Two processes never run one object at the same time: in between, calls wait.
  *
- * The launcher (`cli/reload/hand-over.ts`) tells both of each step. In every other process all objects are its own.
+ * The launcher moves a process from one to the other (`cli/reload/hand-over.ts`). Every other deployment owns its objects.
  */
 
 /**
- * `waiting`: a successor that does not know yet which objects its predecessor keeps. `giving`: a predecessor that is
- * finding out which it keeps.
+ * `ending`: the calls that are under way end, with the calls that their objects make, and others wait. `moving`: all calls
+ * wait, because the objects are closed or, in a new process, have not been taken over.
  */
-type Phase = "alone" | "waiting" | "successor" | "giving" | "given" | "succeeded";
+type Ownership = "owns" | "ending" | "moving" | "forwards";
 
-let phase: Phase = "IS_SUCCESSOR" in env ? "waiting" : "alone";
+let ownership: Ownership = "TAKES_OVER" in env ? "moving" : "owns";
 
-/** The objects that the predecessor still has, in both processes. */
-let kept = new Set<string>();
+/** False of a process that has not taken over any objects so far. */
+let hasOwned = ownership === "owns";
 
-/** Objects that are being given up at this moment. */
-const leaving = new Set<string>();
+/** True while runs are to stop where they can be resumed. */
+let isSuspending = false;
 
-/** Objects of the other process whose alarm has rung in this one. */
-const rung = new Set<string>();
-
-/** Objects that have been given up and not been reported yet. */
-let released: string[] = [];
-
-/** How often a waiting call checks whether the owner of its object is decided, and for how long. Milliseconds. */
+/** How often a waiting call looks, and for how long. Milliseconds. */
 const LOOK_MS = 5;
 const MAX_WAIT_MS = 60_000;
 
-/** The name of an object in both processes. */
-export function keyOf(binding: string, name: string): string {
-  return `${binding}:${name}`;
+export function setOwnership(next: Ownership): void {
+  ownership = next;
+  hasOwned ||= next === "owns";
 }
 
-export function isAlone(): boolean {
-  return phase === "alone";
+/** True while this process closes its objects. */
+export function isClosing(): boolean {
+  return hasOwned && (ownership === "ending" || ownership === "moving");
 }
 
-/** True of a predecessor whose successor serves. */
-export function isSucceeded(): boolean {
-  return phase === "succeeded";
+/** True of a process whose objects run here and stay. */
+export function ownsObjects(): boolean {
+  return ownership === "owns";
 }
 
-/** Tells where the alarm of an object is to ring. An object of a predecessor is `released` if it has no other work. */
-export async function whoRings(key: string, isBusy: boolean): Promise<"here" | "there" | "released"> {
-  if (phase === "giving" || hasGiven()) {
-    const mayBeKept = phase === "giving" || kept.has(key);
-    if (mayBeKept && isBusy) return "here";
-    return kept.has(key) ? "released" : "there";
+/** Tells where the process's own objects are called. `isInner`: an object makes the call. Rejects with a 503 if that stays undecided. */
+export function ownPlace(isInner: boolean): "here" | "next" | Promise<"here" | "next"> {
+  if (ownership === "owns" || (ownership === "ending" && isInner)) return "here";
+  return ownership === "forwards" ? "next" : decided().then(() => ownPlace(isInner));
+}
+
+/** Resolves when the process owns its objects, or forwards. */
+async function decided(): Promise<void> {
+  for (const deadline = Date.now() + MAX_WAIT_MS; ownership === "ending" || ownership === "moving"; ) {
+    if (Date.now() > deadline) throw objectUnreachable();
+    await scheduler.wait(LOOK_MS);
   }
-  return ownerOf(key);
 }
 
-/** True of a predecessor. */
-export function hasGiven(): boolean {
-  return phase === "given" || phase === "succeeded";
+/** Resolves when the objects run here; false if they do not. */
+export async function mayRing(): Promise<boolean> {
+  return (await ownPlace(false)) === "here";
 }
 
-/** Tells the successor which objects its predecessor keeps: all others are its own. */
-export function succeed(keeps: readonly string[]): void {
-  kept = new Set(keeps);
-  phase = "successor";
+export function setSuspending(suspends: boolean): void {
+  isSuspending = suspends;
 }
 
-/** Notes that the predecessor has ended. Gives the objects that it kept until then. */
-export function forgetPredecessor(): string[] {
-  const left = [...kept];
-  kept.clear();
-  phase = "alone";
-  return left;
+export function runsAreSuspended(): boolean {
+  return isSuspending;
 }
 
-/** Notes that the predecessor begins to give up its objects. */
-export function beginGiving(): void {
-  phase = "giving";
-}
+/** Calls of this process's objects that are under way, without those that only wait for something. */
+let underWay = 0;
 
-/** Notes that the predecessor has given up all objects but these. */
-export function endGiving(keeps: readonly string[]): void {
-  kept = new Set(keeps);
-  phase = "given";
-}
-
-/** Notes that the successor serves: calls of the other objects are passed on to it. */
-export function noteSuccessor(): void {
-  phase = "succeeded";
-}
-
-/** Until when passed-on answers are held back. Unix milliseconds. */
-let heldUntil = 0;
-
-/** Holds answers back for a while from now on. */
-export function holdAnswers(ms: number): void {
-  heldUntil = Date.now() + ms;
-}
-
-/** Waits while answers are held back. */
-export async function untilReleased(): Promise<void> {
-  const left = heldUntil - Date.now();
-  if (left > 0) await scheduler.wait(left);
-}
-
-/** Takes everything back, because the successor did not start. */
-export function takeBack(): void {
-  kept.clear();
-  phase = "alone";
-}
-
-export function keptObjects(): readonly string[] {
-  return [...kept];
-}
-
-/** How many calls are on their way to an object, or under way in it. */
-const calls = new Map<string, number>();
-
-/** Makes a call of an object, which is not given up meanwhile. */
-export async function calling<T>(key: string, call: () => T): Promise<Awaited<T>> {
-  calls.set(key, (calls.get(key) ?? 0) + 1);
+/** Makes a call that ends, if possible, before the objects are closed. */
+export async function counted<T>(call: () => T): Promise<Awaited<T>> {
+  underWay += 1;
   try {
     return await call();
   } finally {
-    const left = (calls.get(key) ?? 0) - 1;
-    if (left > 0) calls.set(key, left);
-    else calls.delete(key);
+    underWay -= 1;
   }
 }
 
-/** Gives an object up by `giveUp`, which tells whether it has left. Calls of the object wait until then. Does nothing while it is called. */
-export async function release(key: string, giveUp: () => Promise<boolean>): Promise<void> {
-  if (calls.has(key)) return;
-  leaving.add(key);
+/** Waits within a call, which may be cut off meanwhile and made again. */
+export async function waiting<T>(promise: Promise<T>): Promise<T> {
+  underWay -= 1;
   try {
-    if (await giveUp()) noteReleased(key);
+    return await promise;
   } finally {
-    leaving.delete(key);
+    underWay += 1;
   }
 }
 
-/** Notes that an object has been given up. */
-export function noteReleased(key: string): void {
-  if (kept.delete(key)) released.push(key);
+/** Resolves when no call is under way, or after `ms`. */
+export async function untilCallsEnd(ms: number): Promise<void> {
+  for (const deadline = Date.now() + ms; underWay > 0 && Date.now() < deadline; ) await scheduler.wait(LOOK_MS);
 }
 
-/** Gives the names of the objects that were given up since the last call. */
-export function takeReleased(): string[] {
-  const taken = released;
-  released = [];
-  return taken;
-}
+let heldStreams = 0;
 
-export function noteRung(key: string): void {
-  rung.add(key);
+/** The number of streams whose answers are held. */
+export function streamsHeld(): number {
+  return heldStreams;
 }
 
 /**
- * The objects of the other process whose alarms have rung in this one. They are kept because the runtime may forget an
- * alarm that fails repeatedly.
+ * Passes an answer on, or holds it until a process that hands over accepts no more connections: workerd then closes the
+ * connection of each answer, and says so in its header. It says nothing where the header has been sent, or to an idle
+ * client, whose next request is lost then if it comes at the same time. So streams are held from the beginning, and the
+ * other answers only at the end.
  */
-export function rungObjects(): readonly string[] {
-  return [...rung];
-}
-
-/**
- * Makes a call of the other process's if the object is this process's, and gives its answer; undefined if it is not. A predecessor asks its
- * successor about objects that it has given up, even before the successor was told of them.
- */
-export async function callingOurs<T>(key: string, call: () => Promise<T>): Promise<{ value: T } | undefined> {
-  if (!hasGiven()) {
-    await ownerOf(key);
-    kept.delete(key);
-    return { value: await call() };
-  }
-  while (leaving.has(key)) await scheduler.wait(LOOK_MS);
-  return kept.has(key) ? { value: (await calling(key, call)) as T } : undefined;
-}
-
-/** Waits for the decision and gives the owner of an object. Throws the 503 of an unreachable object if it is not decided in time. */
-export async function ownerOf(key: string): Promise<"here" | "there"> {
-  for (const deadline = Date.now() + MAX_WAIT_MS; ; await scheduler.wait(LOOK_MS)) {
-    if (!leaving.has(key)) {
-      if (phase === "alone") return "here";
-      if (phase === "successor") return kept.has(key) ? "there" : "here";
-      if (hasGiven() && kept.has(key)) return "here";
-      if (phase === "succeeded") return "there";
-    }
-    if (Date.now() > deadline) throw objectUnreachable();
-  }
+export async function released(answer: Response | Promise<Response>): Promise<Response> {
+  const response = await answer;
+  const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") === true;
+  const isHeld = () => !ownsObjects() && (isStream || processState.holdsAnswers) && Date.now() < processState.retiresAt;
+  if (!isHeld()) return response;
+  heldStreams += Number(isStream);
+  while (isHeld()) await scheduler.wait(LOOK_MS);
+  heldStreams -= Number(isStream);
+  return response;
 }

@@ -1,22 +1,23 @@
 import { env } from "cloudflare:workers";
-import { isAlone, keyOf, ownerOf } from "./ownership.ts";
+import { ownPlace } from "./ownership.ts";
 import { type ObjectName, textOf, workerOf } from "./registry.ts";
 import { OWN_WORKER, WORKERS } from "./workers.ts";
 
+/** Says where an object runs: in this process, or in that of a worker (`workers.ts`). */
+
+/** `here`, or the number of a worker: after a hand-over (`ownership.ts`) the own one's is that of the next process. */
+export type Place = "here" | number;
+
 /**
- * Says where an object runs: in this process, in another worker's (`workers.ts`), or in the process before or after this
- * one (`ownership.ts`).
+ * The place of an object, for a call of another object (`isInner`) or of the Worker. A promise during a hand-over; rejects
+ * with the 503 of an unreachable object if that takes too long.
  */
-
-/** `here`, `other` (the process before or after this one), or the number of another worker. */
-export type Place = "here" | "other" | number;
-
-/** The place of an object. A promise while a hand-over decides it; rejects with the 503 of an unreachable object if that takes too long. */
-export function placeOf(object: ObjectName): Place | Promise<Place> {
+export function placeOf(object: ObjectName, isInner: boolean): Place | Promise<Place> {
   const worker = otherWorkerOf(object);
   if (worker !== undefined) return worker;
-  if (isAlone()) return "here";
-  return ownerOf(keyOf(object.binding, textOf(object))).then((owner) => (owner === "here" ? "here" : "other"));
+  const own = ownPlace(isInner);
+  if (own === "here") return own;
+  return own instanceof Promise ? own.then((place) => (place === "here" ? place : OWN_WORKER)) : OWN_WORKER;
 }
 
 /** The worker whose share has an object; undefined for this one. */

@@ -12,8 +12,10 @@ export const processState = {
    * and readers of runs.
    */
   isEnding: false,
-  /** Another process takes new requests. */
-  isHandedOver: false,
+  /** All answers wait until this process stops accepting connections. */
+  holdsAnswers: false,
+  /** When this process stops accepting connections, because another one serves. Unix milliseconds. */
+  retiresAt: Number.POSITIVE_INFINITY,
   /** The process has a launcher, which can tell it to end. */
   hasLauncher: false,
   /** The state of the disk, as the launcher measures it (`cli/serve/free-disk.ts`). Undefined without a launcher that watches it. */
@@ -55,7 +57,7 @@ const POLL_MS = 500;
 
 /** True once clients should reconnect: to another process, or to this one after its restart. */
 export function clientsAreToLeave(): boolean {
-  return processState.isEnding || processState.isHandedOver;
+  return processState.isEnding || Date.now() >= processState.retiresAt;
 }
 
 /**

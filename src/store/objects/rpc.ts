@@ -11,9 +11,11 @@ export interface ObjectCall {
   object: ObjectName;
   method: string;
   args: unknown[];
+  /** True if another object makes the call. */
+  isInner: boolean;
 }
 
-/** The answer of another process to a call. Errors of the API are values there. `isMoved`: the object is not there any more. */
+/** The answer of another process to a call. Errors of the API are values there. `isMoved`: it has handed the object over. */
 export type Answer = { value?: unknown; error?: ErrorFields; isMoved?: true };
 
 /** The objects of another process, on a socket of its own. */
@@ -21,8 +23,11 @@ export type RemoteObjects = Pick<Fetcher, "fetch"> & { call(call: ObjectCall): P
 
 /** A question that a home gets by `fetch`, because it answers with a stream or a socket that the Worker passes on. */
 export type HomeRequest =
-  /** The log of a run as SSE: the events after `after`, and then new ones as long as the run lives. */
-  | { kind: "events"; turn: string; after: number; obfuscation: boolean }
+  /**
+   * The log of a run as SSE: the events after `after`, and then new ones as long as the run lives. With `continues` those
+   * that the `reader` has not got from the object's instance in an earlier process.
+   */
+  | { kind: "events"; turn: string; after: number; obfuscation: boolean; reader: string; continues: boolean }
   /** Everything that the home stores, as JSON lines (`home-lines.ts`). */
   | { kind: "export" }
   /** Enters the conversation: waits for it, at most `waitMs`. */
@@ -38,7 +43,10 @@ export function homeUrl(request: HomeRequest): string {
 function parametersOf(request: HomeRequest): Record<string, string> {
   switch (request.kind) {
     case "events":
-      return { turn: request.turn, after: String(request.after), obfuscation: request.obfuscation ? "1" : "0" };
+      return {
+        ...{ turn: request.turn, after: String(request.after), obfuscation: request.obfuscation ? "1" : "0" },
+        ...{ reader: request.reader, continues: request.continues ? "1" : "0" },
+      };
     case "export":
       return {};
     case "conversation":
@@ -53,7 +61,9 @@ export function readHomeUrl(url: string): HomeRequest | undefined {
   switch (pathname) {
     case "/events": {
       const after = Number(searchParams.get("after") ?? -1);
-      return { kind: "events", turn: text("turn"), after, obfuscation: searchParams.get("obfuscation") !== "0" };
+      const obfuscation = searchParams.get("obfuscation") !== "0";
+      const continues = searchParams.get("continues") === "1";
+      return { kind: "events", turn: text("turn"), after, obfuscation, reader: text("reader"), continues };
     }
     case "/export":
       return { kind: "export" };

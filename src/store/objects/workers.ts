@@ -2,25 +2,23 @@ import { env } from "cloudflare:workers";
 import { isRetryable, type RemoteObjects } from "./rpc.ts";
 
 /**
- * The other workers of this machine (docs/self-hosting.md), and the way to them. A connection between two processes lasts
- * as long as both. So the launcher (`cli/serve/workers.ts`) gives each worker two bindings to each other worker, its sides:
- * when another process replaces a worker, it takes the other side, and calls go there.
+ * The workers of this machine (docs/self-hosting.md#several-workers), and the way to them. A connection between two processes
+ * lasts as long as both. So there are several bindings to each worker, which all lead to its present process
+ * (`cli/serve/workers.ts`): when a process answers that it has handed its objects over, calls go over the next one.
  */
 
 /** Another worker, as this one asks it (`src/http/share.ts`). */
 export type OtherWorker = RemoteObjects & { here(): Promise<void> };
 
-/** The bindings of a deployment with several workers. */
-interface WorkerBindings {
-  /** `2/4`: this is worker 2, counted from 0, of 4. */
-  WORKER_SHARE?: string;
-  /** The sides on which the others are reached first: `0,1,0,0`. */
-  WORKER_SIDES?: string;
-}
+const { WORKER_SHARE: share } = env as { WORKER_SHARE?: string };
+const [own = 0, workers = 1] = (share ?? "0/1").split("/").map(Number);
 
-const { WORKER_SHARE = "0/1", WORKER_SIDES = "" } = env as WorkerBindings;
-const [own = 0, workers = 1] = WORKER_SHARE.split("/").map(Number);
-const sides = WORKER_SIDES.split(",").map(Number);
+/** True in a process that can hand its objects over. */
+export const IS_SERVED = share !== undefined;
+
+/** The bindings to each worker, and the number of the one in use. */
+const CONNECTIONS = 8;
+const connections = new Array<number>(workers).fill(0);
 
 /** This worker's number, from 0, and how many there are. */
 export const OWN_WORKER = own;
@@ -36,10 +34,8 @@ const POLL_MS = 50;
 /** The workers that did not answer their last call. */
 const away = new Set<number>();
 
-/** Sets the side on which a worker is reached from now on. */
-export function setSide(worker: number, side: number): void {
-  sides[worker] = side;
-}
+/** The answer of a process that has handed its objects over. */
+export const MOVED = Symbol("moved");
 
 /** The folder with the databases of the homes of a worker; `own` is this one's. */
 export function homeFilesOf(worker: number | undefined, own: Fetcher): Fetcher {
@@ -53,14 +49,20 @@ export async function askOthers<Other extends OtherWorker, T>(ask: (worker: Othe
   return answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
 }
 
-/** Asks another worker. Waits for one that did not answer its last call. */
+/** Asks the present process of a worker. Waits for one that did not answer its last call. */
 export async function atWorker<T>(worker: number, ask: (worker: OtherWorker) => Promise<T>): Promise<T> {
-  if (away.has(worker)) await untilThere(worker);
-  try {
-    return await ask(reached(worker));
-  } catch (error) {
-    if (isRetryable(error)) away.add(worker);
-    throw error;
+  for (;;) {
+    if (away.has(worker)) await untilThere(worker);
+    const connection = connections[worker] ?? 0;
+    try {
+      const answer = await ask(reached(worker));
+      if (answer !== MOVED) return answer;
+    } catch (error) {
+      if (isRetryable(error)) away.add(worker);
+      throw error;
+    }
+    // Another call may have found out, too.
+    if (connections[worker] === connection) connections[worker] = (connection + 1) % CONNECTIONS;
   }
 }
 
@@ -78,7 +80,7 @@ async function untilThere(worker: number): Promise<void> {
 }
 
 function reached(worker: number): OtherWorker {
-  const found = bindingOf(`WORKER_${worker}_${sides[worker] ?? 0}`);
+  const found = bindingOf(`WORKER_${worker}_${connections[worker] ?? 0}`);
   if (!found) throw new TypeError(`There is no worker ${worker}.`);
   return found as unknown as OtherWorker;
 }

@@ -19,6 +19,14 @@ const encoder = new TextEncoder();
 const HEARTBEAT = ": heartbeat\n\n";
 
 export class SseStream {
+  static readonly #open = new Set<WeakRef<SseStream>>();
+
+  /** The number of streams that have not ended. A stream whose client has left may never end. */
+  static get open(): number {
+    for (const reference of SseStream.#open) if (!reference.deref()) SseStream.#open.delete(reference);
+    return SseStream.#open.size;
+  }
+
   readonly readable: ReadableStream<Uint8Array>;
   readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
   readonly #onGone: () => void;
@@ -27,6 +35,7 @@ export class SseStream {
   #writing: Promise<void> | undefined;
   #idle = true;
   #closed = false;
+  readonly #reference = new WeakRef(this);
 
   /**
    * `onGone` is called once, when a write finds that the client has disconnected. Heartbeats cause writes in silence.
@@ -36,6 +45,7 @@ export class SseStream {
     this.readable = readable;
     this.#writer = writable.getWriter();
     this.#onGone = onGone;
+    SseStream.#open.add(this.#reference);
     this.#heartbeat = setInterval(() => this.#beat(), heartbeatMs);
   }
 
@@ -56,18 +66,19 @@ export class SseStream {
     return this.#writing;
   }
 
-  /** Writes what is left and `[DONE]`, and ends the stream. */
-  async end(): Promise<void> {
+  /** Writes what is left and `[DONE]`, and ends the stream. Another one may follow it, with `last` instead of `[DONE]`. */
+  async end(last = "data: [DONE]\n\n"): Promise<void> {
     clearInterval(this.#heartbeat);
-    this.#pending += "data: [DONE]\n\n";
+    this.#pending += last;
     await this.#writing;
     await this.#drain();
     if (!this.#closed) await this.#writer.close().catch(() => this.#lose());
+    this.#forget();
   }
 
   /** Ends the stream without a final event, so that a connected client sees it break off. */
   async abandon(): Promise<void> {
-    clearInterval(this.#heartbeat);
+    this.#forget();
     if (this.#closed) return;
     this.#closed = true;
     this.#pending = "";
@@ -99,7 +110,12 @@ export class SseStream {
     if (this.#closed) return;
     this.#closed = true;
     this.#pending = "";
-    clearInterval(this.#heartbeat);
+    this.#forget();
     this.#onGone();
+  }
+
+  #forget(): void {
+    clearInterval(this.#heartbeat);
+    SseStream.#open.delete(this.#reference);
   }
 }

@@ -1,6 +1,6 @@
 import type { Env } from "../../../env.ts";
 import type { BytesAtRest } from "./bytes-at-rest.ts";
-import { fileRequest } from "./file-bytes.ts";
+import { askFile } from "./file-bytes.ts";
 
 /** Stores bytes in the rows of the object that each file has. */
 export function bytesInRows({ FILE_BYTES }: Pick<Env, "FILE_BYTES">, tenant: string): BytesAtRest {
@@ -15,7 +15,7 @@ export function bytesInRows({ FILE_BYTES }: Pick<Env, "FILE_BYTES">, tenant: str
       };
     },
     async read(record) {
-      const { body, status } = await objectOf(record.key).fetch(...fileRequest("content", record));
+      const { body, status } = await askFile(objectOf(record.key), "content", record);
       return status === 200 ? body : null;
     },
   };

@@ -7,6 +7,7 @@ import type { Stub } from "../../objects/objects.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { OBJECTS } from "../../objects/registry.ts";
 import { Schema } from "../../objects/schema.ts";
+import { IS_SERVED } from "../../objects/workers.ts";
 import { bucketFault } from "./bucket.ts";
 import { PIECE_BYTES } from "./bytes-at-rest.ts";
 import { configuredBuckets } from "./configured-buckets.ts";
@@ -23,9 +24,55 @@ const TABLES = [
 const CONTENT = "http://file/content";
 const TEXT = "http://file/text";
 
-/** Asks for the bytes of a file, or for its text as JSON lines. */
-export function fileRequest(kind: "content" | "text", record: FileRecord): Parameters<Stub<"FILE_BYTES">["fetch"]> {
-  return [kind === "content" ? CONTENT : TEXT, { method: "POST", body: JSON.stringify(record) }];
+/** The header with the number of bytes that the caller has already. */
+const FROM = "x-from";
+
+/**
+ * Asks the object of a file for its bytes, or for its text as JSON lines: 404 if bytes are missing, 422 with the reason if
+ * the file has no text. The body goes on where it breaks off if the object is handed over meanwhile.
+ */
+export async function askFile(
+  object: Stub<"FILE_BYTES">,
+  kind: "content" | "text",
+  record: FileRecord,
+): Promise<Response> {
+  const ask = (from: number) => {
+    const headers = { [FROM]: String(from) };
+    return object.fetch(kind === "content" ? CONTENT : TEXT, { method: "POST", headers, body: JSON.stringify(record) });
+  };
+  const answer = await ask(0);
+  return IS_SERVED && answer.ok && answer.body ? new Response(continued(answer.body, ask), answer) : answer;
+}
+
+/** A body whose rest comes from another answer when it breaks off. */
+function continued(
+  body: ReadableStream<Uint8Array>,
+  ask: (from: number) => Promise<Response>,
+): ReadableStream<Uint8Array> {
+  let reader = body.getReader();
+  let from = 0;
+  let askedAt = -1;
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        for (;;) {
+          try {
+            const { done, value } = await reader.read();
+            if (done) return controller.close();
+            from += value.byteLength;
+            return controller.enqueue(value);
+          } catch (error) {
+            const rest = askedAt < from ? await ask(from) : undefined;
+            if (!(rest?.ok && rest.body)) throw error;
+            askedAt = from;
+            reader = rest.body.getReader();
+          }
+        }
+      },
+      cancel: (reason) => reader.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 /**
@@ -59,12 +106,13 @@ export class FileBytes extends OwnedObject {
     this.#schema.write(insert, part, seq, bytes.slice().buffer);
   }
 
-  /** The bytes, or the text as JSON lines: 404 if bytes are missing, 422 with the reason if the file has no text. */
+  /** Answers `askFile`. */
   override async fetch(request: Request): Promise<Response> {
     const record = await request.json<FileRecord>();
-    if (request.url === TEXT) return this.#textOf(record);
+    const from = Number(request.headers.get(FROM) ?? 0);
+    if (request.url === TEXT) return this.#textOf(record, from);
     return this.#has(record)
-      ? new Response(this.counted(streamOf(this.#pieces(record.parts))))
+      ? new Response(streamOf(this.#pieces(record.parts), from))
       : new Response(null, { status: 404 });
   }
 
@@ -100,7 +148,7 @@ export class FileBytes extends OwnedObject {
     }
   }
 
-  async #textOf(record: FileRecord): Promise<Response> {
+  async #textOf(record: FileRecord, from: number): Promise<Response> {
     try {
       const outcome = this.#text.outcome ?? (await this.#makeText(record));
       if (!outcome) return new Response(null, { status: 404 });
@@ -110,9 +158,8 @@ export class FileBytes extends OwnedObject {
       throw error;
     }
     const encoder = new TextEncoder();
-    return new Response(
-      this.counted(streamOf(this.#text.pages(), (page) => encoder.encode(`${JSON.stringify(page)}\n`))),
-    );
+    const lines = this.#text.pages().map((page) => encoder.encode(`${JSON.stringify(page)}\n`));
+    return new Response(streamOf(lines, from));
   }
 
   /** Undefined if bytes are missing. Throws the 503 and the 429 of an isolate without memory for it. */
@@ -153,17 +200,22 @@ const TOO_LARGE: TextOutcome = {
   message: `The file has more than ${DEFAULT_LIMITS.maxBytes} bytes: its text is not read.`,
 };
 
-/** A stream that takes the next value when the one before it was sent. */
-function streamOf<Value>(
-  values: Iterator<Value>,
-  toBytes: (value: Value) => Uint8Array = (value) => value as Uint8Array,
-): ReadableStream<Uint8Array> {
+/** A stream of pieces without its first `from` bytes. It takes the next piece when the one before it was sent. */
+function streamOf(pieces: Iterator<Uint8Array>, from: number): ReadableStream<Uint8Array> {
+  let skip = from;
   return new ReadableStream<Uint8Array>(
     {
       pull(controller) {
-        const { done, value } = values.next();
-        if (done) controller.close();
-        else controller.enqueue(toBytes(value));
+        for (;;) {
+          const { done, value } = pieces.next();
+          if (done) return controller.close();
+          if (skip < value.byteLength) {
+            controller.enqueue(value.subarray(skip));
+            skip = 0;
+            return;
+          }
+          skip -= value.byteLength;
+        }
       },
     },
     { highWaterMark: 0 },

@@ -11,7 +11,7 @@ import { bucketFault } from "./bucket.ts";
 import type { BytesAtRest } from "./bytes-at-rest.ts";
 import { bytesInRows } from "./bytes-in-rows.ts";
 import { configuredBuckets } from "./configured-buckets.ts";
-import { fileRequest } from "./file-bytes.ts";
+import { askFile } from "./file-bytes.ts";
 import type { FilePage, FileQuery, FileRecord } from "./file-table.ts";
 import { givenUp, ReceivedPart, type Receiver } from "./received-part.ts";
 import { uploadOver, uploadsFull } from "./upload-faults.ts";
@@ -54,7 +54,7 @@ export class FileClient {
   async *text(id: string): AsyncGenerator<TextPage, void> {
     const record = await this.record(id);
     const object = this.#objects.FILE_BYTES.getByName(this.#tenant, record.key);
-    const answer = await object.fetch(...fileRequest("text", record));
+    const answer = await askFile(object, "text", record);
     if (answer.status === 404) throw fileNotFound(id);
     if (answer.status === 503) throw new ApiError(await answer.json());
     if (answer.status === 422) {

@@ -147,7 +147,7 @@ export class FileDirectory extends OwnedObject {
     });
   }
 
-  override async alarm(): Promise<void> {
+  protected override async ring(): Promise<void> {
     const now = Date.now();
     await this.#change(() => {
       this.#files.sweep(now);

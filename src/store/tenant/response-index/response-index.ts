@@ -130,7 +130,7 @@ export class ResponseIndex extends OwnedObject {
   }
 
   /** Removes expired responses. */
-  override async alarm(): Promise<void> {
+  protected override async ring(): Promise<void> {
     const { retentionMs } = loadConfig(this.env);
     if (retentionMs === 0) return;
     const expired = this.#schema.rows<{ no: number }>(

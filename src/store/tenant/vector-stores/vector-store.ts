@@ -246,7 +246,7 @@ export class VectorStore extends OwnedObject {
     return { ok: true, value: await this.#search.search(queries, options, step) };
   }
 
-  override async alarm(): Promise<void> {
+  protected override async ring(): Promise<void> {
     if (!this.#current() || this.#isWorking) return;
     this.#isWorking = true;
     let next: number | undefined;

@@ -98,12 +98,12 @@ export class Webhooks extends OwnedObject {
       // In case this object dies.
       await this.#wake(Date.now() + 1_000);
       pendingDeliveries.note(this.ctx.id.name ?? "", this.#deliveries.waiting());
-      this.ctx.waitUntil(this.during(() => this.#deliverDue()));
+      this.ctx.waitUntil(this.#deliverDue());
     }
     return hasOperator || endpoints.length > 0;
   }
 
-  override async alarm(): Promise<void> {
+  protected override async ring(): Promise<void> {
     await this.#deliverDue();
   }
 
