@@ -115,7 +115,7 @@ describe("input_tokens", () => {
           if (calls.output.some(({ type }) => type === "function_call")) return;
         }
       }),
-      { numRuns: 15 },
+      { numRuns: 6 },
     );
   });
 

@@ -379,7 +379,7 @@ describe("markers in a client's text are text for the model", () => {
       fc.asyncProperty(fc.array(text, { minLength: 1, maxLength: 30 }), async (texts) => {
         expect(await specialsOf(bodyWith(texts))).toEqual(harmless);
       }),
-      { numRuns: 60 },
+      { numRuns: 20 },
     );
   });
 

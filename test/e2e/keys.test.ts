@@ -221,12 +221,12 @@ describe("a key", () => {
   });
 });
 
-it("is listed once and admits its tenant, also if 1,000 are created at once", async () => {
+it("is listed once and admits its tenant, also if 200 are created at once", async () => {
   const tenant = newTenant();
   const made = await Promise.all(
-    Array.from({ length: 1_000 }, (_, index) => makeKey(gateway, tenant, undefined, { name: `${index}` })),
+    Array.from({ length: 200 }, (_, index) => makeKey(gateway, tenant, undefined, { name: `${index}` })),
   );
-  expect(new Set(made.map(({ value }) => value)).size).toBe(1_000);
+  expect(new Set(made.map(({ value }) => value)).size).toBe(200);
   const listed: ShownKey[] = [];
   let after = "";
   for (;;) {

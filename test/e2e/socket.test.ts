@@ -137,7 +137,7 @@ describe("over a socket and over HTTP", () => {
           const { frames, events } = await both(socket, undefined, { model: `${name}?${settings}`, input });
           expect(frames).toEqual(events);
         }),
-        { numRuns: 40 },
+        { numRuns: 15 },
       ),
     );
   });

@@ -217,7 +217,8 @@ describe("the import of a tenant", () => {
 
   it("accepts a home that is longer than one call, and a log that is longer than the maximum beside a turn", async () => {
     const { tenant, client } = await tracked(here);
-    const long = "多 long text ".repeat(300_000);
+    // Long words are few tokens.
+    const long = `多${"longtext".repeat(3)} `.repeat(140_000);
     const roomy = "simulator?words=3&max_model_len=100000000";
     const root = await client.responses.create({ model: roomy, input: "Root" });
     for (let turn = 0; turn < 5; turn += 1) {

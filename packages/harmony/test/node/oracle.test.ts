@@ -39,7 +39,7 @@ describe("against openai/harmony", () => {
         expect(toText(segments)).toBe(oracle.decode(expected));
         expect(toTokenIds(segments, tokenizer)).toEqual(expected);
       }),
-      { numRuns: 150 },
+      { numRuns: 50 },
     );
   });
 
@@ -56,9 +56,9 @@ describe("against openai/harmony", () => {
         expect(ids.filter(isSpecial)).toEqual(toTokenIds(render(harmless(messages)), tokenizer).filter(isSpecial));
         if (hasSpecialLiteral(segments)) forged += 1;
       }),
-      { numRuns: 150 },
+      { numRuns: 50 },
     );
-    expect(forged).toBeGreaterThan(75);
+    expect(forged).toBeGreaterThan(25);
   });
 
   it("a literal in pieces is only text, and found where joining the pieces would complete it", () => {
@@ -72,7 +72,7 @@ describe("against openai/harmony", () => {
         expect(toTokenIds(segments, tokenizer)).toEqual(oracle.render([user]));
         expect(hasSpecialLiteral(segments)).toBe(/<\|[^\s<>|]{1,40}\|>/.test(whole));
       }),
-      { numRuns: 150 },
+      { numRuns: 50 },
     );
   });
 
@@ -92,7 +92,7 @@ describe("against openai/harmony", () => {
         expect(ids).toEqual(oracle.encode(string));
         expect(tokenizer.decode(ids)).toBe(string.toWellFormed());
       }),
-      { numRuns: 1000 },
+      { numRuns: 300 },
     );
   });
 });
