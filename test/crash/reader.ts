@@ -8,18 +8,21 @@ export interface Reader {
   text: string;
 }
 
-/** Creates a background response with the server at `url`, and reads it to its end or until it breaks. */
-export function create(url: string, reader: Reader, request: object): Promise<void> {
+/**
+ * Creates a background response with the server at `url`, and reads it to its end or until it breaks. `headers` are
+ * sent, too.
+ */
+export function create(url: string, reader: Reader, request: object, headers = {}): Promise<void> {
   const body = JSON.stringify({ ...request, background: true, stream: true });
-  const init = { method: "POST", headers: { "content-type": "application/json" }, body };
+  const init = { method: "POST", headers: { "content-type": "application/json", ...headers }, body };
   return readInto(reader, fetchAnew(`${url}/v1/responses`, init));
 }
 
 /** Continues after the last event that the reader has. */
-export function resume(url: string, reader: Reader): Promise<void> {
+export function resume(url: string, reader: Reader, headers = {}): Promise<void> {
   const last = [...reader.text.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1];
   const query = last === undefined ? "stream=true" : `stream=true&starting_after=${last}`;
-  return readInto(reader, fetchAnew(`${url}/v1/responses/${reader.id}?${query}`));
+  return readInto(reader, fetchAnew(`${url}/v1/responses/${reader.id}?${query}`, { headers }));
 }
 
 /** Reads a stream to its end or until it breaks, keeping whole events only. */
