@@ -86,7 +86,7 @@ async function runForeground<Sink extends ClientSink>(
   creation: Creation,
   { openSink, slowAnswer, steering }: Pick<CreateOptions<Sink>, "openSink" | "slowAnswer" | "steering">,
 ): Promise<Created<Sink>> {
-  const { caller, request, address, isNewHome, owner, createdAt, conversation, abort, modelAccess, scope } = creation;
+  const { caller, request, address, isNewHome, createdAt, conversation, abort, modelAccess, scope } = creation;
   const { config, homes, waitUntil, onAttempt, observation } = caller;
   const generates = !isOnlyPrepared(request);
   const entered = conversation && (await enterConversation(creation, conversation.id));
@@ -143,7 +143,7 @@ async function runForeground<Sink extends ClientSink>(
   const running = generates ? turn.run(started, keeping.settle) : turn.warmUp(keeping.settle);
   // Other homes exist already. A failed answer without a stream stores nothing.
   if (generates && sink && isNewHome && request.store !== false) {
-    const wake = () => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined));
+    const wake = () => waitUntil(homes.awaitTurn(address.home, createdAt));
     keeping.waking = setTimeout(wake, WAKE_AFTER_MS);
   }
   unread.move();

@@ -175,7 +175,7 @@ async function admitRun(
     reservation,
     end() {
       // If this fails, the reservation ends by itself once the run has not reported for a while.
-      waitUntil(endRun(reservation, stub, [], false).catch(() => {}));
+      waitUntil(endRun({ reservation, usage: [], hasRenewed: false }, stub).catch(() => {}));
     },
   };
 }

@@ -8,7 +8,7 @@ import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Caller } from "../api/transport.ts";
 import { fileLimitsOf } from "../store/tenant/files/file-limits.ts";
 import type { AnalyticsWriter } from "../telemetry/analytics.ts";
-import type { BatchRecord, BatchTable } from "./batch-table.ts";
+import { type BatchRecord, type BatchTable, OVER } from "./batch-table.ts";
 import { answerLine, tokensOf } from "./requests.ts";
 
 /** Microseconds of work to check a byte of an input file. */
@@ -28,6 +28,8 @@ export interface BatchHost {
   analytics: AnalyticsWriter | undefined;
   /** Runs a transaction. */
   change<T>(body: () => T): T;
+  /** Notes that the batch has ended, for its tenant's webhooks. Within the transaction that ends it. */
+  noteEnd(batch: BatchRecord): void;
 }
 
 /**
@@ -183,7 +185,6 @@ export class BatchJob {
       batch.counts = table.counts(batch);
       batch.usage = table.usage(batch);
       if (isExpired) batch.counts.failed = batch.total - batch.counts.completed;
-      batch.isUntold = true;
       this.#enter(batch.status === "cancelling" ? "cancelled" : isExpired ? "expired" : "completed");
       table.forgetAnswers(batch.id);
     });
@@ -239,7 +240,6 @@ export class BatchJob {
     const batch = this.#batch;
     console.log(logLine({ level: "info", batch: batch.id, failed: errors[0]?.code }));
     batch.errors = errors;
-    batch.isUntold = true;
     this.#host.change(() => {
       batch.counts = this.#host.table.counts(batch);
       batch.usage = this.#host.table.usage(batch);
@@ -253,6 +253,7 @@ export class BatchJob {
     batch.status = status;
     batch.at[status] ??= unixSeconds();
     this.#host.table.write(batch);
+    if (OVER.has(status)) this.#host.noteEnd(batch);
   }
 }
 

@@ -1,5 +1,6 @@
 import type { BatchEndpoint, BatchFault, BatchStatus } from "@responses-edge/responses-api/platform/batches";
 import type { Identity } from "../contract/grants.ts";
+import { OUTBOX_TABLE } from "../store/objects/outbox.ts";
 import type { Schema } from "../store/objects/schema.ts";
 
 /** The batches of a tenant, and the answers of unfinished ones. */
@@ -12,6 +13,7 @@ export const BATCH_TABLES = [
       batch TEXT NOT NULL, line INTEGER NOT NULL, part INTEGER NOT NULL, is_ok INTEGER NOT NULL, body TEXT NOT NULL,
       input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,
       PRIMARY KEY (batch, line, part)) WITHOUT ROWID`,
+  OUTBOX_TABLE,
   `CREATE TABLE attempt (
       batch TEXT NOT NULL, line INTEGER NOT NULL, tries INTEGER NOT NULL,
       PRIMARY KEY (batch, line)) WITHOUT ROWID`,
@@ -64,8 +66,6 @@ export interface BatchRecord {
   usage?: Tokens;
   /** Its tenant has cancelled it: it ends after the requests in progress. */
   isCancelled?: boolean;
-  /** The batch's end is not in the tenant's webhooks yet. */
-  isUntold?: boolean;
 }
 
 const END_STATUSES = ["completed", "failed", "expired", "cancelled"] as const;
@@ -98,7 +98,7 @@ export class BatchTable {
   }
 
   write(batch: BatchRecord): void {
-    const isOver = OVER.has(batch.status) && !batch.isUntold ? 1 : 0;
+    const isOver = OVER.has(batch.status) ? 1 : 0;
     this.#schema.write("UPDATE batch SET is_over = ?, body = ? WHERE id = ?", isOver, JSON.stringify(batch), batch.id);
   }
 

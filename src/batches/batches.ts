@@ -4,22 +4,16 @@ import { callerWith } from "../api/caller.ts";
 import type { Caller } from "../api/transport.ts";
 import { type Config, loadConfig } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
+import { Outbox } from "../store/objects/outbox.ts";
 import { OwnedObject } from "../store/objects/owned-object.ts";
 import { pendingBatches } from "../store/objects/pending-work.ts";
 import { OBJECTS } from "../store/objects/registry.ts";
 import { Schema } from "../store/objects/schema.ts";
-import { announce } from "../store/tenant/webhooks/announcing.ts";
+import { announce, noticeOf } from "../store/tenant/webhooks/announcing.ts";
+import type { WebhookNotice } from "../store/tenant/webhooks/sending.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { BatchJob } from "./batch-job.ts";
-import {
-  BATCH_TABLES,
-  type BatchRecord,
-  BatchTable,
-  type Counts,
-  type EndStatus,
-  OVER,
-  type Tokens,
-} from "./batch-table.ts";
+import { BATCH_TABLES, type BatchRecord, BatchTable, type Counts, type EndStatus, type Tokens } from "./batch-table.ts";
 
 /**
  * The longest work of one alarm, after which it waits for requests in progress. The platform ends an alarm that runs
@@ -43,6 +37,8 @@ export interface ShownBatch extends BatchRecord {
 export class Batches extends OwnedObject {
   readonly #schema: Schema;
   readonly #table: BatchTable;
+  /** The ends of batches, to the tenant's webhooks. */
+  readonly #outbox: Outbox<{ webhook: WebhookNotice }>;
   readonly #jobs = new Map<string, BatchJob>();
   #working: Promise<void> | undefined;
   #active = 0;
@@ -52,6 +48,12 @@ export class Batches extends OwnedObject {
     super(state, env, "BATCHES");
     this.#schema = new Schema(state.storage, BATCH_TABLES, OBJECTS.BATCHES.migrations);
     this.#table = new BatchTable(this.#schema);
+    this.#outbox = new Outbox({
+      sql: this.#schema,
+      deliver: { webhook: (notice) => announce(this.env, state.id.name ?? "", notice) },
+      // The work in progress delivers them; its alarm is set in case it dies.
+      wake: () => {},
+    });
   }
 
   /** Null if the tenant has as many unfinished batches as it may. A repeated call is harmless. */
@@ -94,6 +96,7 @@ export class Batches extends OwnedObject {
   async erase(): Promise<void> {
     for (const job of this.#jobs.values()) job.cancel();
     await this.#working?.catch(() => {});
+    await this.#outbox.forget();
     await this.ctx.storage.deleteAlarm();
     await this.ctx.storage.deleteAll();
     this.#schema.forget();
@@ -128,6 +131,7 @@ export class Batches extends OwnedObject {
             this.#work(batch, end, analytics).finally(() => under.delete(batch.id)),
           );
         }
+        this.ctx.waitUntil(this.#outbox.deliver());
         if (under.size === 0) break;
         await Promise.race([...under.values(), scheduler.wait(1_000)]);
         if (Date.now() >= end) await Promise.allSettled(under.values());
@@ -136,8 +140,10 @@ export class Batches extends OwnedObject {
       clearInterval(renewing);
       analytics?.end();
     }
-    if (this.#open().length === 0) await this.ctx.storage.deleteAlarm();
-    else await this.ctx.storage.setAlarm(Date.now());
+    await this.#outbox.deliver();
+    const next = this.#open().length > 0 ? Date.now() : this.#outbox.nextDue();
+    if (next === null) await this.ctx.storage.deleteAlarm();
+    else await this.ctx.storage.setAlarm(next);
   }
 
   #open(): BatchRecord[] {
@@ -154,13 +160,16 @@ export class Batches extends OwnedObject {
         permit: (signal) => this.#permit(signal),
         analytics,
         change: (body) => this.#change(body),
+        noteEnd: ({ id, status, at }) => {
+          const notice = noticeOf(id, `batch.${status as EndStatus}`, at[status] ?? unixSeconds());
+          this.#outbox.add("webhook", notice.id, notice);
+        },
       },
       batch,
     );
     this.#jobs.set(batch.id, job);
     try {
-      if (!OVER.has(batch.status)) await job.run(end);
-      if (batch.isUntold) await this.#tell(batch);
+      await job.run(end);
     } catch (error) {
       const name = error instanceof Error ? error.name : typeof error;
       console.error(logLine({ level: "error", batch: batch.id, error: name }));
@@ -169,15 +178,6 @@ export class Batches extends OwnedObject {
     } finally {
       this.#jobs.delete(batch.id);
     }
-  }
-
-  /** Tells the tenant's webhooks how a batch has ended. */
-  async #tell(batch: BatchRecord): Promise<void> {
-    const { id, status, owner, at } = batch;
-    const notice = { id: `evt_${id.slice("batch_".length)}`, type: `batch.${status as EndStatus}` as const, about: id };
-    await announce(this.env, owner.tenant, { ...notice, createdAt: at[status] ?? unixSeconds() });
-    batch.isUntold = false;
-    this.#change(() => this.#table.write(batch));
   }
 
   #callerOf({ owner }: BatchRecord, length: number, signal: AbortSignal): Caller {

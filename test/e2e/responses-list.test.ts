@@ -65,15 +65,17 @@ class Tenant {
     return (await this.page(query)).data.map(({ id }) => id);
   }
 
-  /** Makes a response, and waits until it is listed. */
   async create(body: Omit<ResponseCreateParamsNonStreaming, "model">, model = "simulator"): Promise<string> {
-    const { id } = await this.openai.responses.create({ ...body, model });
-    await this.listed(id);
-    return id;
+    return (await this.openai.responses.create({ ...body, model })).id;
   }
 
-  listed(id: string): Promise<ListedResponse> {
-    return eventually(async () => (await this.page("?limit=100")).data.find((each) => each.id === id));
+  /** Waits until these responses are listed, and gives the first. */
+  listed(...ids: string[]): Promise<ListedResponse> {
+    return eventually(async () => {
+      const { data } = await this.page("?limit=100");
+      const listed = ids.map((id) => data.find((each) => each.id === id));
+      return listed.includes(undefined) ? undefined : listed[0];
+    });
   }
 
   /** The rows of a tenant's index. */
@@ -97,6 +99,7 @@ describe("the list", () => {
     const tenant = await newTenant();
     const first = await tenant.create({ input: "Where is the harbour?", metadata: { team: "blue" } });
     const second = await tenant.create({ input: "And the lighthouse?", previous_response_id: first });
+    await tenant.listed(first, second);
     const { data, ...rest } = await tenant.page();
     expect(rest).toEqual({ object: "list", first_id: second, last_id: first, has_more: false });
     const { usage } = await tenant.openai.responses.retrieve(first);
@@ -120,6 +123,7 @@ describe("the list", () => {
     const tenant = await newTenant();
     const ids: string[] = [];
     for (let index = 0; index < 5; index += 1) ids.push(await tenant.create({ input: `Number ${index}` }));
+    await tenant.listed(...ids);
     const walk = async (order: string) => {
       const seen: string[] = [];
       for (let after = ""; ; ) {
@@ -139,7 +143,9 @@ describe("the list", () => {
     const kept = await mine.create({ input: "Keep this." });
     const gone = await mine.create({ input: "Delete this." });
     await mine.openai.responses.create({ model: "simulator", input: "Never keep this.", store: false });
+    await mine.listed(kept, gone);
     await mine.openai.responses.delete(gone);
+    await eventually(async () => !(await mine.ids()).includes(gone));
     expect(await mine.ids()).toEqual([kept]);
     expect(await mine.ids("?query=delete")).toEqual([]);
     expect(mine.rows("SELECT COUNT(*) AS count FROM response")).toEqual([{ count: 1 }]);
@@ -171,6 +177,7 @@ describe("filters", () => {
     const tagged = await tenant.create({ input: "Ferries need captains.", metadata: { team: "blue", Team: "red" } });
     const cut = await tenant.create({ input: "A long story", max_output_tokens: 2 });
     const joined = await tenant.create({ input: "東京の天気", conversation });
+    await tenant.listed(plain, tagged, cut, joined);
     expect(await tenant.ids("?status=incomplete")).toEqual([cut]);
     expect(await tenant.ids("?metadata[team]=blue")).toEqual([tagged]);
     expect(await tenant.ids("?metadata[team]=blue&metadata[Team]=red")).toEqual([tagged]);
@@ -234,6 +241,7 @@ describe("filters", () => {
     const { conversations } = tenant.openai;
     const { id: conversation } = await conversations.create();
     const id = await tenant.create({ input: "My number is 55512.", conversation });
+    await tenant.listed(id);
     for await (const item of conversations.items.list(conversation)) {
       await conversations.items.delete(item.id ?? "", { conversation_id: conversation });
     }
@@ -243,29 +251,24 @@ describe("filters", () => {
 });
 
 describe("the index", () => {
-  it("gets responses that a dead process did not report, and drops those that no longer exist", async () => {
+  it("gets a response whose process was killed at once, and loses one that was deleted just before", async () => {
     const tenant = await newTenant();
-    const untold = await tenant.create({ input: "Nobody has told this." });
-    const told = await tenant.create({ input: "This was told." });
-    const index = objectId(tenant.name, uniqueKeyOf("ResponseIndex"));
+    const gone = await tenant.create({ input: "This will be deleted." });
+    await tenant.listed(gone);
+    const kept = await tenant.create({ input: "Nobody has reported this." });
+    await tenant.openai.responses.delete(gone);
     await worker.kill();
-    // This is the state after a process has died between an answer and the report to the index.
-    const removed = worker.responseIndexes.exec(index, "DELETE FROM response WHERE id = ? RETURNING no", untold);
-    const ghost = told.slice(0, -10) + "gone".padStart(10, "0");
-    const insert = "INSERT INTO response (no, id, status, body) VALUES (?, ?, 'completed', '{}')";
-    worker.responseIndexes.exec(index, insert, Date.now() * 1000, ghost);
-    worker.responseIndexes.exec(index, "DELETE FROM words WHERE rowid = ?", Number(removed[0]?.no));
-    worker.passTime(3_600_000);
     await worker.restart();
-    await eventually(() => tenant.rows("SELECT 1 FROM response WHERE id LIKE '%gone'").length === 0);
-    await tenant.listed(untold);
-    expect(await tenant.ids()).toEqual([told, untold]);
-    expect(await tenant.ids("?query=nobody")).toEqual([untold]);
+    await tenant.listed(kept);
+    await eventually(async () => !(await tenant.ids()).includes(gone));
+    expect(await tenant.ids()).toEqual([kept]);
+    expect(await tenant.ids("?query=nobody")).toEqual([kept]);
   });
 
   it("drops expired responses, also without a request", async () => {
     const tenant = await newTenant();
     const old = await tenant.create({ input: "An old story." });
+    await tenant.listed(old);
     const index = objectId(tenant.name, uniqueKeyOf("ResponseIndex"));
     await worker.kill();
     const createdAt = Date.now() - 31 * DAY_MS;
@@ -280,13 +283,18 @@ describe("the index", () => {
     await eventually(() => tenant.rows("SELECT 1 FROM response").length === 0);
   });
 
-  it("is erased with its tenant", async () => {
-    const tenant = await newTenant();
-    await tenant.create({ input: "Forget me." });
+  it("is erased with its tenant, and stays so, also if a response was not reported yet", async () => {
+    const [tenant, other] = [await newTenant(), await newTenant()];
+    await tenant.listed(await tenant.create({ input: "Forget me." }));
+    await tenant.create({ input: "Forget me, too." });
     await gateway.fetch(`${gateway.url}/v1/admin/tenants/${tenant.name}`, {
       method: "DELETE",
       headers: { authorization: `Bearer ${ROOT}` },
     });
-    expect(tenant.rows("SELECT 1 FROM sqlite_schema WHERE name IN ('response', 'words')")).toEqual([]);
+    const tables = () => tenant.rows("SELECT 1 FROM sqlite_schema WHERE name IN ('response', 'words')");
+    expect(tables()).toEqual([]);
+    // A report of the erased tenant would come before this one.
+    await other.listed(await other.create({ input: "Keep this." }));
+    expect(tables()).toEqual([]);
   });
 });

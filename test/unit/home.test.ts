@@ -123,6 +123,15 @@ describe("the rows that a settled turn writes", () => {
     expect(await writesOf(stub, (home) => home.settle(turnOf("c", "a")))).toEqual({ rows: 1, alarms: 0 });
   });
 
+  it("are not more where other objects are told of it, and one alarm does for all turns of some seconds", async () => {
+    const stub = newHome();
+    const counted = (turn: string, parent?: string) => ({ ...turnOf(turn, parent), owner: "key" });
+    expect(await writesOf(stub, (home) => home.settle(counted("a")))).toEqual({ rows: 3, alarms: 1 });
+    expect(await writesOf(stub, (home) => home.settle(counted("b", "a")))).toEqual({ rows: 1, alarms: 0 });
+    expect(await writesOf(stub, (home) => home.alarm())).toEqual({ rows: 0, alarms: 1 });
+    expect((await storageOf(stub)).tables).toEqual(["turns"]);
+  });
+
   it("are one for a later one also when the object was evicted in between", async () => {
     const stub = newHome();
     await settle(stub, turnOf("a"));
@@ -145,7 +154,7 @@ describe("the rows that a settled turn writes", () => {
 describe("a home that learns of its first turn before the turn ends", () => {
   it("has only its alarm by then: the end writes the turn", async () => {
     const stub = newHome();
-    await stub.awaitTurn(Date.now(), false);
+    await stub.awaitTurn(Date.now());
     const { tables, alarm } = await storageOf(stub);
     expect(tables).toEqual([]);
     expect(alarm).not.toBeNull();
@@ -154,7 +163,7 @@ describe("a home that learns of its first turn before the turn ends", () => {
 
   it("gives its storage back when that turn never comes", async () => {
     const stub = newHome();
-    await stub.awaitTurn(Date.now(), false);
+    await stub.awaitTurn(Date.now());
     expect(await runDurableObjectAlarm(stub)).toBe(true);
     expect(await storageOf(stub)).toEqual(empty);
   });
@@ -211,6 +220,7 @@ describe("a refusal", () => {
       request: { background: true, model: "m" },
       model: { name: "m", upstream: "m", engine: "chat" },
       cacheSalt: "salt",
+      affinity: { isRooted: true },
     };
     expect(await stub.startRun(JSON.stringify(run), "ticket", 0)).toMatchObject({ ok: false, error: { status: 400 } });
     const missing = {
@@ -251,21 +261,6 @@ describe("an idempotency key", () => {
       begun: true,
     });
     expect((await storageOf(stub)).alarm).not.toBeNull();
-  });
-
-  it("in a table without the column for begun turns is read as not begun", async () => {
-    const stub = newHome();
-    await runInDurableObject(stub, (_, { storage }) => {
-      storage.sql.exec(
-        `CREATE TABLE idempotency (fingerprint TEXT NOT NULL PRIMARY KEY, home TEXT NOT NULL, turn TEXT NOT NULL,
-         created_at INTEGER NOT NULL) WITHOUT ROWID`,
-      );
-      storage.sql.exec("INSERT INTO idempotency VALUES ('print', 'home', 'turn', ?)", Date.now());
-    });
-    await evictDurableObject(stub);
-    expect(await stub.claim("print", "home", "other")).toMatchObject({ kind: "known", turn: "turn", begun: false });
-    await stub.begun("print", "home", "turn");
-    expect(await stub.claim("print", "home", "other")).toMatchObject({ begun: true });
   });
 });
 
@@ -458,6 +453,7 @@ describe("the lease of a conversation", () => {
       request: { background: true, model: "m", conversation: id },
       model: { name: "m", upstream: "m", engine: "chat" },
       cacheSalt: "salt",
+      affinity: { isRooted: true },
     };
     expect(await stub.startRun(JSON.stringify(run), "run", 0)).toMatchObject({ ok: false, error: { status: 400 } });
     expect(await enter("next")).toMatchObject(entered);

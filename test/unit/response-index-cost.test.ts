@@ -29,7 +29,7 @@ function entry(no: number) {
 it("a response costs three rows when it is listed, and two when it is removed", async () => {
   await runInDurableObject(env.RESPONSE_INDEXES.getByName("cost"), async (index, { storage }) => {
     // The first response has created the tables.
-    await index.take([entry(0)]);
+    await index.take([entry(0)], []);
     const prototype = Object.getPrototypeOf(storage.sql) as SqlStorage;
     const { exec } = prototype;
     restore = () => {
@@ -43,11 +43,11 @@ it("a response costs three rows when it is listed, and two when it is removed", 
     } as SqlStorage["exec"];
     const written = () => cursors.splice(0).reduce((sum, { rowsWritten }) => sum + rowsWritten, 0);
     const entries = Array.from({ length: 32 }, (_, no) => entry(no + 1));
-    for (const each of entries) await index.take([each]);
+    for (const each of entries) await index.take([each], []);
     expect(written()).toBe(3 * entries.length);
-    index.remove(
+    await index.take(
+      [],
       entries.map(({ id }) => id),
-      Number.MAX_SAFE_INTEGER,
     );
     expect(written()).toBe(2 * entries.length);
   });

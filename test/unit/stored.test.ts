@@ -4,15 +4,12 @@ import { conversationId, newTurnAddress, responseId } from "@responses-edge/resp
 import { NOTHING_STORED, type Stored } from "@responses-edge/usage-limits";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Env } from "../../src/env.ts";
 import type { Home } from "../../src/store/home/home.ts";
 import { HomeStored } from "../../src/store/home/home-stored.ts";
 import { Tables } from "../../src/store/home/tables.ts";
-import { TurnStore } from "../../src/store/home/turn-store.ts";
 import type { Quota, StoredByKey } from "../../src/store/limits/quota-object.ts";
 import { withObjects } from "../../src/store/objects/objects.ts";
 import { toCells } from "../../src/store/objects/row-pieces.ts";
-import { ToldTogether } from "../../src/store/objects/told-together.ts";
 
 /** The data that homes store, and its amounts in their tenant's quota. */
 
@@ -26,6 +23,7 @@ const newTenant = () => {
 const ROW = 4_096;
 
 interface Kept {
+  tenant: string;
   home: string;
   turn: string;
   owner: string | null;
@@ -52,7 +50,7 @@ async function keep(tenant: string, owner: string | null, length: number, home?:
   const settled = await homeOf(tenant, address.home).settle({ ...turn, owner, lease: null });
   expect(settled.ok).toBe(true);
   const bytes = bytesOf(input) + bytesOf(output) + bytesOf(response) + ROW;
-  return { ...address, owner, bytes };
+  return { tenant, ...address, owner, bytes };
 }
 
 /** The quota's amounts, without keys that store nothing. */
@@ -79,14 +77,23 @@ function expected(kept: readonly Kept[]): StoredByKey {
 /** The loss of the next call to a quota: either its answer is lost, or the call itself. */
 let lose: () => "done" | "not done" | undefined = () => undefined;
 
+/** Sees the home of each report. */
+let note: (home: string) => void = () => {};
+
+/** Lets the alarm of a home ring. */
+const ring = async ({ tenant, home }: Kept) => {
+  await runDurableObjectAlarm(homeOf(tenant, home));
+};
+
 let restore = () => {};
 beforeAll(() =>
   runInDurableObject(quotaOf("any"), (quota: Quota) => {
     const prototype = Object.getPrototypeOf(quota) as Quota;
     const { takeStored } = prototype;
-    prototype.takeStored = function (this: Quota, reports) {
+    prototype.takeStored = function (this: Quota, home, stored) {
+      note(home);
       const lost = lose();
-      if (lost !== "not done") takeStored.call(this, reports);
+      if (lost !== "not done") takeStored.call(this, home, stored);
       if (lost) throw new Error("The call was lost.");
     };
     restore = () => {
@@ -108,105 +115,52 @@ describe("stored data", () => {
       const block = "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, 0, ?, 'abcde')";
       for (const at of [0, 1, 2]) sql.exec(block, "ended", at, at);
       sql.exec(block, "runs", 0, 0);
-      const stored = new HomeStored(sql, tables, { tenant: "logs", home: "h" }, withObjects(env));
+      const stored = new HomeStored(
+        tables,
+        { tenant: "logs", home: "h" },
+        { env: withObjects(env), isEmpty: () => false },
+      );
       expect(stored.byKey()).toEqual({ key: { ...NOTHING_STORED, stored_bytes: ROW + 6 + 15 } });
       sql.exec(turn, "later", 0, null);
       sql.exec(block, "later", 0, 0);
-      stored.added("later");
       expect(stored.byKey()[""]?.stored_bytes).toBe(ROW + 3 + 5);
     });
   });
 
-  it("includes an inserted turn by its rows' sizes, without reading them", async () => {
-    await runInDurableObject(homeOf("inserted", newTurnAddress().home), async (_, { storage: { sql } }) => {
-      const tables = new Tables(sql);
-      const stored = new HomeStored(sql, tables, { tenant: "inserted", home: "h" }, withObjects(env));
-      expect(stored.byKey()).toEqual({});
-      const texts = { input: '["é"]', output: JSON.stringify(["ö".repeat(400_000)]), response: "{}", messages: null };
-      for (const owner of ["key", null]) {
-        const turn = { ...texts, turn: `of ${owner}`, parent: null, createdAt: 1, base: null, position: null, owner };
-        const turns = new TurnStore(tables, () => 0);
-        const taken = turns.insert(turn);
-        stored.addedTurn(turn, taken.bytes);
-        expect(taken.rows).toBeGreaterThan(1);
-        expect(turns.insert(turn, true)).toEqual({ rows: 0, bytes: 0 });
-      }
-      const counted = { ...stored.byKey() };
-      stored.forget();
-      expect(counted).toEqual(stored.byKey());
-    });
-  });
-
-  it("is reported again if an older report of the same home was confirmed after a newer one of another", async () => {
-    await runInDurableObject(homeOf("late", newTurnAddress().home), async (_, { storage: { sql } }) => {
-      const tables = new Tables(sql);
-      tables.make("turns");
-      const calls: PromiseWithResolvers<void>[] = [];
-      const takeStored = () => {
-        const call = Promise.withResolvers<void>();
-        calls.push(call);
-        return call.promise;
-      };
-      const env = { QUOTAS: { getByName: () => ({ takeStored }) } } as unknown as Env;
-      const stored = new HomeStored(sql, tables, { tenant: "late", home: "h" }, env);
-      const keepTurn = (turn: string) => {
-        const row = "INSERT INTO turns (turn, part, created_at, input, output, owner) VALUES (?, 0, 0, '', '', 'key')";
-        sql.exec(row, turn);
-        stored.forget();
-      };
-      keepTurn("first");
-      const queued = stored.tellSoon();
-      keepTurn("second");
-      const direct = stored.tell();
-      calls[1]?.resolve();
-      await direct;
-      calls[0]?.resolve();
-      await queued;
-      stored.removing(() => sql.exec("DELETE FROM turns WHERE turn = 'second'"));
-      const again = stored.tell();
-      expect(calls).toHaveLength(3);
-      calls[2]?.resolve();
-      expect(await again).toBe(true);
-    });
-  });
-
-  it("is reported at once while little is stored; frequent reports of 50 ms share a call", async () => {
-    const together = new ToldTogether<string>();
-    const calls: string[][] = [];
-    const first = Promise.withResolvers<boolean>();
-    const send = (batch: readonly string[]) => {
-      calls.push([...batch]);
-      return calls.length === 1 ? first.promise : Promise.resolve(true);
-    };
-    const told: string[] = [];
-    const tell = (name: string) => together.tell("tenant", name, { value: name, onTold: () => told.push(name) }, send);
-    const homes = Array.from({ length: 18 }, (_, index) => `home-${index}`);
-    const telling = homes.map(tell);
-    expect(calls).toEqual([["home-0"]]);
-    first.resolve(true);
-    await scheduler.wait(0);
-    telling.push(tell("later"));
-    await Promise.all(telling);
-    expect(calls).toEqual([["home-0"], [...homes.slice(1), "later"]]);
-    expect(told).toEqual([...homes, "later"]);
+  it("of several turns is reported in one call, which no turn waits for", async () => {
+    const tenant = newTenant();
+    const calls: string[] = [];
+    note = (home) => calls.push(home);
+    const first = await keep(tenant, "key_a", 1_000);
+    const kept = [first, await keep(tenant, "key_a", 10, first.home), await keep(tenant, "key_b", 10, first.home)];
+    expect(calls).toEqual([]);
+    await ring(first);
+    expect(calls).toEqual([first.home]);
+    expect(await known(tenant)).toEqual(expected(kept));
+    await ring(first);
+    expect(calls).toEqual([first.home]);
   });
 
   it("is counted in bytes of its rows and responses, by key, and freed by deletion", async () => {
     const tenant = newTenant();
     const kept = [await keep(tenant, "key_a", 1_000), await keep(tenant, "key_b", 400_000)];
     kept.push(await keep(tenant, "key_a", 10, kept[1]?.home));
-    await expect.poll(() => known(tenant)).toEqual(expected(kept));
     const [first, second, third] = kept as [Kept, Kept, Kept];
+    for (const home of [first, second]) await ring(home);
+    expect(await known(tenant)).toEqual(expected(kept));
     expect(await homeOf(tenant, second.home).delete(second.turn)).toBe(true);
+    await ring(second);
     expect(await known(tenant)).toEqual(expected([first, third]));
     for (const { home, turn } of [first, third]) expect(await homeOf(tenant, home).delete(turn)).toBe(true);
+    for (const home of [first, third]) await ring(home);
     expect(await known(tenant)).toEqual({});
   });
 
   it("is not reported if no amount is limited", async () => {
     const tenant = newTenant();
-    const { home, turn } = await keep(tenant, null, 100);
-    await homeOf(tenant, home).delete(turn);
+    const kept = await keep(tenant, null, 100);
+    await ring(kept);
+    await homeOf(tenant, kept.home).delete(kept.turn);
     await runInDurableObject(quotaOf(tenant), (_, { storage: { sql } }) => {
       expect(sql.exec("SELECT name FROM sqlite_schema WHERE name = 'stored'").toArray()).toEqual([]);
     });
@@ -221,8 +175,10 @@ describe("stored data", () => {
     await stub.createConversation(id, address.turn, { a: "b" }, items, "key_a");
     const bytes = bytesOf(items) + "[]".length + JSON.stringify({ a: "b" }).length + 2 * ROW;
     const conversation = { stored_bytes: bytes, stored_responses: 0, stored_conversations: 1 };
-    await expect.poll(() => known(tenant)).toEqual({ key_a: conversation });
+    await runDurableObjectAlarm(stub);
+    expect(await known(tenant)).toEqual({ key_a: conversation });
     expect(await stub.deleteConversation(id)).toBe(true);
+    await runDurableObjectAlarm(stub);
     expect(await known(tenant)).toEqual({});
     await runInDurableObject(stub, (_: Home, { storage: { sql } }) => {
       expect(sql.exec("SELECT name FROM sqlite_schema WHERE name = 'turns'").toArray()).toEqual([]);
@@ -246,11 +202,13 @@ describe("stored data", () => {
     const kept = await stub.settle({ ...settled, owner: "key_a", lease: { token: "t", joins: true } });
     expect(kept.ok).toBe(true);
     await stub.deleteConversation(conversationId(address));
+    await runDurableObjectAlarm(stub);
     const left = items.length + "[]".length + response.length + 4 + 2 * ROW;
     expect(await known(tenant)).toEqual({
       key_a: { stored_bytes: left, stored_responses: 1, stored_conversations: 0 },
     });
     await stub.delete(turn);
+    await runDurableObjectAlarm(stub);
     expect(await known(tenant)).toEqual({});
   });
 
@@ -303,7 +261,13 @@ describe("stored data", () => {
         }
         // From now on nothing is lost, and every alarm fires.
         losing.length = 0;
-        for (const home of homes) await runDurableObjectAlarm(homeOf(tenant, home));
+        for (const home of homes) {
+          await runInDurableObject(homeOf(tenant, home), (_, { storage: { sql } }) => {
+            const has = sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'outbox'").toArray().length > 0;
+            if (has) sql.exec("UPDATE outbox SET due = 0");
+          });
+          await runDurableObjectAlarm(homeOf(tenant, home));
+        }
         expect(await known(tenant)).toEqual(expected(kept));
       }),
       { numRuns: 40 },
@@ -312,20 +276,18 @@ describe("stored data", () => {
 });
 
 describe("reports to a quota", () => {
-  it("count once if they are repeated, and not at all if they were overtaken", async () => {
+  it("replace the last one of their home", async () => {
     const tenant = newTenant();
     const stored = (bytes: number) => ({ key_a: { ...NOTHING_STORED, stored_bytes: bytes } });
     const quota = quotaOf(tenant);
-    const now = Date.now();
-    await quota.takeStored([{ home: "one", stored: stored(5), at: now }]);
-    await quota.takeStored([{ home: "one", stored: stored(5), at: now }]);
-    await quota.takeStored([{ home: "one", stored: stored(7), at: now + 2 }]);
-    await quota.takeStored([{ home: "one", stored: stored(6), at: now + 1 }]);
-    await quota.takeStored([{ home: "two", stored: stored(1), at: now }]);
+    await quota.takeStored("one", stored(5));
+    await quota.takeStored("one", stored(7));
+    await quota.takeStored("one", stored(7));
+    await quota.takeStored("two", stored(1));
     expect(await quota.stored()).toEqual(stored(8));
     await evictDurableObject(quota);
     expect(await quotaOf(tenant).stored()).toEqual(stored(8));
-    await quotaOf(tenant).takeStored([{ home: "one", stored: {}, at: now + 3 }]);
+    await quotaOf(tenant).takeStored("one", {});
     expect(await quotaOf(tenant).stored()).toEqual(stored(1));
   });
 });

@@ -1,4 +1,5 @@
 import { conversationLocked, conversationNotFound } from "@responses-edge/responses-api/errors";
+import { parseItemId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { type Result, refusalOf, refused } from "../objects/rpc.ts";
 import { type ConversationLock, type HeldLease, type Lease, type LeaseSockets, RESUMED } from "./conversation-lock.ts";
@@ -134,7 +135,6 @@ export class ConversationTurns {
     owner: string | undefined,
   ): Conversation {
     const createdAt = Date.now();
-    this.#rows.stored.forget();
     this.#rows.transaction(() => {
       this.#insertItems(turn, createdAt, itemsJson, owner);
       this.#rows.conversations.create(id, createdAt, metadata, owner);
@@ -155,7 +155,7 @@ export class ConversationTurns {
       // The call may be made again.
       if (!this.#rows.turns.has(turn)) {
         this.#rows.transaction(() => this.#insertItems(turn, Date.now(), itemsJson, owner));
-        this.#rows.stored.added(turn);
+        this.#rows.noteStored(owner);
       }
       const items = JSON.parse(itemsJson) as Item[];
       return pageOf(items, items.length);
@@ -167,6 +167,8 @@ export class ConversationTurns {
     return this.#change(id, ticket, waitMs, () => {
       if (!this.#rows.items.ofConversation(itemId)) return null;
       this.#rows.items.delete(itemId);
+      const turn = parseItemId(itemId)?.turn;
+      if (turn !== undefined && this.#rows.turns.hasResponse(turn)) this.#rows.noteResponse(turn);
       return this.#rows.conversations.get(id);
     });
   }

@@ -130,9 +130,9 @@ export class HomeClient implements PastSource {
   }
 
   /** Prepares a home for its first turn. Never rejects: the turn works without it, too. */
-  async awaitTurn(home: string, createdAt: number, isCounted: boolean): Promise<void> {
+  async awaitTurn(home: string, createdAt: number): Promise<void> {
     try {
-      await this.home(home).awaitTurn(createdAt, isCounted);
+      await this.home(home).awaitTurn(createdAt);
     } catch {
       // The settlement reports the cause.
     }

@@ -60,12 +60,9 @@ export async function importPart(home: ImportingHome, taken: ImportPart): Promis
     await swept;
     return "waiting";
   }
-  rows.stored.forget();
   const oldest = rows.transaction(() => insert(home, part, lines, isCounted ? "" : undefined));
-  await housekeeping.retain(oldest, isCounted);
-  if (isCounted) await rows.stored.tell();
-  rows.index.forget();
-  await rows.index.compare();
+  rows.noteImported(isCounted ? "" : undefined);
+  await housekeeping.retain(oldest);
   return "imported";
 }
 

@@ -1,14 +1,30 @@
 import type { Env } from "../../env.ts";
+import { endRun, type RunUse } from "../limits/run-quota.ts";
+import { noteChange } from "../limits/unreported-homes.ts";
+import { GATHER_MS, Outbox } from "../objects/outbox.ts";
 import { OBJECTS } from "../objects/registry.ts";
 import { migrate } from "../objects/schema.ts";
 import { HomeIndex } from "../tenant/response-index/home-index.ts";
-import { WebhookOutbox } from "../tenant/webhooks/outbox.ts";
+import { announce } from "../tenant/webhooks/announcing.ts";
+import type { WebhookNotice } from "../tenant/webhooks/sending.ts";
 import { EventLogStore } from "./event-log.ts";
 import { HomeStored } from "./home-stored.ts";
 import { ItemStore } from "./item-store.ts";
 import { RunStore } from "./run-store.ts";
 import { Tables } from "./tables.ts";
 import { TurnStore } from "./turn-store.ts";
+
+/** The messages of a home to other objects. `list` and `stored` are states. */
+type HomeMessages = {
+  /** The end of a background run, to the tenant's webhooks. The key is the event's id. */
+  webhook: WebhookNotice;
+  /** The use of a run, to the tenant's quota. The key is the holder of its reservation. */
+  usage: RunUse;
+  /** Changed responses, to the tenant's list. */
+  list: Record<string, never>;
+  /** The stored amounts, to the tenant's quota. Its row says that amounts which were counted were removed. */
+  stored: Record<string, never>;
+};
 
 /** Everything that a home stores: a store for each kind of row, and the operations on all of them together. */
 export class HomeRows {
@@ -18,18 +34,26 @@ export class HomeRows {
   readonly runs: RunStore;
   readonly conversations: ConversationStore;
   readonly idempotency: IdempotencyStore;
-  readonly webhooks: WebhookOutbox;
+  readonly outbox: Outbox<HomeMessages>;
   readonly stored: HomeStored;
   readonly index: HomeIndex;
   readonly #storage: DurableObjectStorage;
+  readonly #who: { tenant: string; home: string };
   readonly #tables: Tables;
 
   /**
    * Opens the rows, and migrates tables of an earlier version. `oldest` gives a creation time, Unix milliseconds: a
-   * response that was created then or earlier has expired. `who` and `env` are used to report what is stored.
+   * response that was created then or earlier has expired. `who` and `env` are used to report what is stored; `wake` makes the alarm ring
+   * at a time (Unix milliseconds) or earlier.
    */
-  constructor(storage: DurableObjectStorage, oldest: () => number, who: { tenant: string; home: string }, env: Env) {
+  constructor(
+    storage: DurableObjectStorage,
+    oldest: () => number,
+    who: { tenant: string; home: string },
+    { env, wake }: { env: Env; wake: (at: number) => void },
+  ) {
     this.#storage = storage;
+    this.#who = who;
     this.#tables = new Tables(storage.sql);
     migrate(storage, OBJECTS.HOME.migrations);
     this.turns = new TurnStore(this.#tables, oldest);
@@ -38,9 +62,52 @@ export class HomeRows {
     this.runs = new RunStore(this.#tables);
     this.conversations = new ConversationStore(this.#tables);
     this.idempotency = new IdempotencyStore(this.#tables);
-    this.webhooks = new WebhookOutbox(this.#tables, who.tenant, env);
-    this.stored = new HomeStored(storage.sql, this.#tables, who, env);
-    this.index = new HomeIndex(this, who, env);
+    const isNew = !this.#tables.has("turns") && !this.#tables.has("runs");
+    this.stored = new HomeStored(this.#tables, who, { env, isEmpty: () => this.isEmpty() });
+    this.index = new HomeIndex(this, who, { env, isNew });
+    this.outbox = new Outbox<HomeMessages>({
+      sql: {
+        rows: (statement, ...bindings) => this.#tables.rows("outbox", statement, ...bindings),
+        write: (statement, ...bindings) => this.#tables.write("outbox", statement, ...bindings),
+      },
+      deliver: {
+        webhook: (notice) => announce(env, who.tenant, notice),
+        usage: async (use) => {
+          const quota = env.QUOTAS?.getByName(use.reservation.tenant);
+          if (quota) await endRun(use, quota);
+        },
+        list: () => this.index.report(),
+        stored: () => this.stored.report(),
+      },
+      states: { list: () => this.index.isPending(), stored: () => this.stored.isPending() },
+      wake,
+    });
+  }
+
+  /** Notes that a response was stored, changed or deleted. `endedAt`: when it ended, Unix milliseconds, if that was now. */
+  noteResponse(turn: string, endedAt?: number): void {
+    if (!this.index.isOn) return;
+    this.index.note(turn, endedAt);
+    this.outbox.note("list");
+  }
+
+  /** Notes that something was stored for a key whose storage is counted; nothing for others. */
+  noteStored(owner: string | null | undefined): void {
+    if (owner == null) return;
+    noteChange(this.#who.tenant, this.#who.home);
+    this.outbox.note("stored");
+  }
+
+  /** To be called after rows were imported. */
+  noteImported(owner: string | undefined): void {
+    this.noteStored(owner);
+    this.index.forget();
+    if (this.index.isOn) this.outbox.note("list");
+  }
+
+  /** Tells whether other objects know what is stored here. */
+  get isReported(): boolean {
+    return this.index.isOn || this.stored.isCounted();
   }
 
   /** Runs `body` in a transaction. If it throws, all its changes are undone, in the tables and in memory. */
@@ -59,8 +126,7 @@ export class HomeRows {
       !this.turns.hasLiving(except) &&
       this.runs.turns().length === 0 &&
       !this.conversations.exists() &&
-      this.idempotency.isEmpty() &&
-      this.webhooks.nextDue() === null
+      this.idempotency.isEmpty()
     );
   }
 
@@ -81,12 +147,14 @@ export class HomeRows {
 
   /** Removes a response with its event log, and items of a deleted conversation that only it needed. False if it does not exist. */
   deleteResponse(turn: string): boolean {
-    return this.#removing(() => {
+    const isDeleted = this.#removing(() => {
       if (!this.turns.delete(turn)) return false;
       this.log.delete(turn);
       if (!this.conversations.exists()) this.turns.sweepItems();
       return true;
     });
+    if (isDeleted) this.noteResponse(turn);
+    return isDeleted;
   }
 
   /** Removes a conversation; and its items, unless a turn `isUnderWay` that has them as its history. */
@@ -99,11 +167,12 @@ export class HomeRows {
 
   /** Removes the rest of a deleted conversation that nothing needs any more. */
   sweepItems(): void {
-    if (!this.conversations.exists()) this.#removing(() => this.turns.sweepItems());
+    if (!this.conversations.exists() && this.turns.hasItemsOnly()) this.#removing(() => this.turns.sweepItems());
   }
 
   /** Removes expired turns and their logs. */
   sweepTurns(): void {
+    if (!this.turns.hasExpired()) return;
     this.#removing(() => {
       this.turns.sweep(this.conversations.exists());
       this.log.sweep();
@@ -111,7 +180,17 @@ export class HomeRows {
   }
 
   #removing<T>(remove: () => T): T {
-    return this.transaction(() => this.stored.removing(remove));
+    return this.transaction(() => {
+      const wasCounted = this.stored.isCounted();
+      const removed = remove();
+      if (wasCounted) {
+        noteChange(this.#who.tenant, this.#who.home);
+        // Without a counted row nothing else shows that the quota counts this home.
+        if (this.stored.isCounted()) this.outbox.note("stored");
+        else this.outbox.add("stored", "", {}, Date.now() + GATHER_MS);
+      }
+      return removed;
+    });
   }
 
   /** Removes all storage, with its tables and its alarm. */
@@ -119,13 +198,14 @@ export class HomeRows {
     const deleted = this.#storage.deleteAll();
     // At once: a call that comes during the wait finds an object without tables.
     this.#forget();
+    this.index.clear();
+    this.stored.clear();
     await deleted;
   }
 
   #forget(): void {
     this.#tables.forget();
     this.turns.forget();
-    this.stored.forget();
   }
 }
 

@@ -1,5 +1,5 @@
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
-import { parseItemId, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
+import { type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
 import { loadConfig } from "../../config/index.ts";
 import type { RawEnv } from "../../env.ts";
@@ -50,7 +50,13 @@ export class Home extends OwnedObject {
     const waitUntil = (promise: Promise<unknown>) => this.#life.waitUntil(promise);
     const { tenant = "", key: address = "" } = this.named;
     const name = state.id.toString();
-    const rows = new HomeRows(state.storage, () => oldestOf(config()), { tenant, home: address }, this.env);
+    const wake = (at: number) => waitUntil(this.#housekeeping.wake(at));
+    const rows = new HomeRows(
+      state.storage,
+      () => oldestOf(config()),
+      { tenant, home: address },
+      { env: this.env, wake },
+    );
     const sockets = new LeaseSockets(state);
     const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     const maxOpen = () => config().maxOpenConversationsPerTenant;
@@ -67,7 +73,7 @@ export class Home extends OwnedObject {
       history: (spec) => historyOfRun(rows, spec),
       acquireConversation: () => conversation.acquireToResume(),
       transaction: (body) => rows.transaction(body),
-      settle: (spec, base, result, endLog) => settleRun(this.#settling, { spec, base, endLog }, result),
+      settle: (settled, result) => settleRun(this.#settling, settled, result),
     });
     this.#responses = new ResponseReader(rows, this.#runs);
     this.#housekeeping = new Housekeeping(state.storage, rows, this.#runs, config);
@@ -104,9 +110,9 @@ export class Home extends OwnedObject {
   }
 
   /** A turn that was created at `createdAt` is about to be settled: creates the tables before the turn waits for them. */
-  awaitTurn(createdAt: number, isCounted: boolean): Promise<void> {
+  awaitTurn(createdAt: number): Promise<void> {
     this.#life.awaitTurn();
-    return this.#housekeeping.retain(createdAt, isCounted);
+    return this.#housekeeping.retain(createdAt);
   }
 
   /** Stores a foreground turn: in one row if it fits, in one transaction. A repeated call is harmless. */
@@ -135,15 +141,12 @@ export class Home extends OwnedObject {
   async delete(turn: string): Promise<boolean> {
     this.#runs.resumeRuns();
     await this.#runs.cancel(turn);
-    // The webhook of a run that has just ended is sent first: its home has nothing left afterwards.
-    if (this.#rows.webhooks.nextDue() !== null) await this.#housekeeping.tellWebhooks();
-    if (!this.#rows.turns.response(turn)) return false;
+    // Nothing awaits from here on: the deletion and its alarm are one write.
+    await this.#housekeeping.open();
+    if (!this.#rows.turns.hasResponse(turn)) return false;
     this.#readers.delete(turn);
-    await this.#housekeeping.unlist(turn);
-    // Another call may have removed it in the meantime.
-    if (!this.#rows.turns.response(turn)) return false;
-    if (await this.#housekeeping.releaseIfEmpty(turn)) return true;
-    const isDeleted = await this.#housekeeping.removing(() => this.#rows.deleteResponse(turn));
+    if (!this.#rows.isReported && (await this.#housekeeping.releaseIfEmpty(turn))) return true;
+    const isDeleted = this.#rows.deleteResponse(turn);
     if (this.#rows.isUnused()) await this.#housekeeping.releaseIfEmpty();
     return isDeleted;
   }
@@ -220,8 +223,9 @@ export class Home extends OwnedObject {
     itemsJson: string,
     owner?: string,
   ): Promise<Conversation> {
+    await this.#housekeeping.open();
     const made = this.#conversation.create(id, turn, metadata, itemsJson, owner);
-    await this.#counted(owner);
+    this.#rows.noteStored(owner);
     return made;
   }
 
@@ -238,7 +242,8 @@ export class Home extends OwnedObject {
   async deleteConversation(id: string): Promise<boolean> {
     if (!this.#rows.conversations.get(id)) return false;
     const isUnderWay = () => this.#conversation.isEntered || this.#runs.liveRuns > 0;
-    await this.#housekeeping.removing(() => this.#rows.deleteConversation(id, isUnderWay()));
+    await this.#housekeeping.open();
+    this.#rows.deleteConversation(id, isUnderWay());
     if (isUnderWay() || !(await this.#housekeeping.releaseIfEmpty())) {
       await this.#housekeeping.sweepSoon();
     }
@@ -280,16 +285,8 @@ export class Home extends OwnedObject {
     owner?: string,
   ): Promise<Result<ItemPage> | null> {
     this.#runs.resumeRuns();
-    const added = await this.#conversation.addItems(id, turn, itemsJson, ticket, waitMs, owner);
-    if (added?.ok) await this.#counted(owner);
-    return added;
-  }
-
-  /** Reports stored amounts to the quota, in parallel with the answer, if they are counted. The alarm repeats a failed report. */
-  async #counted(owner: string | undefined): Promise<void> {
-    if (owner === undefined) return;
-    this.#life.waitUntil(this.#rows.stored.tellSoon());
-    await this.#housekeeping.retain(Number.POSITIVE_INFINITY, true);
+    await this.#housekeeping.open();
+    return this.#conversation.addItems(id, turn, itemsJson, ticket, waitMs, owner);
   }
 
   /** An item as JSON text; null if the conversation or the item does not exist. */
@@ -306,13 +303,8 @@ export class Home extends OwnedObject {
     waitMs: number,
   ): Promise<Result<Conversation | null> | null> {
     this.#runs.resumeRuns();
-    const turn = this.#rows.index.isOn ? parseItemId(itemId)?.turn : undefined;
-    const isListed = turn !== undefined && this.#rows.turns.hasResponse(turn);
-    // The index entry is removed before the item that it lists.
-    if (isListed) await this.#housekeeping.unlist(turn);
-    const deleted = await this.#conversation.deleteItem(id, itemId, ticket, waitMs);
-    if (isListed) this.#life.waitUntil(this.#rows.index.tellAgain(turn));
-    return deleted;
+    await this.#housekeeping.open();
+    return this.#conversation.deleteItem(id, itemId, ticket, waitMs);
   }
 
   /**

@@ -2,8 +2,8 @@ import type { Config } from "../../config/index.ts";
 import { type HomeRows, KEY_LIFETIME_MS } from "./home-rows.ts";
 
 /**
- * The home's own work: its alarm finds runs whose process died, announces the ends of runs and removes expired turns. A
- * home in which nothing is left removes its storage.
+ * The home's own work: its alarm finds runs whose process died, delivers the messages of the outbox and removes expired turns.
+ * A home in which nothing is left removes its storage.
  */
 
 /** The sweep runs at most this often. */
@@ -11,15 +11,6 @@ const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 
 /** Interval of the alarm while there are live runs: a run whose process died is found within this time after its object starts again. */
 const WATCHDOG_MS = 30_000;
-
-/**
- * This long after something was stored, a counted home makes sure that its tenant's quota knows of it, and a listed
- * home that its responses are in the list: the process that should have reported them may have died.
- */
-const TELL_AGAIN_MS = 3_600_000;
-
-/** The pause before another attempt, if the quota cannot be reached. */
-const TELL_RETRY_MS = 300_000;
 
 /** The home's runs, as housekeeping needs them. */
 export interface HousekeptRuns {
@@ -67,67 +58,34 @@ export class Housekeeping {
     this.#runs.resumeRuns();
     const now = Date.now();
     const due: number[] = [];
-    const isCounted = this.#rows.stored.isCounted();
     if (this.#runs.liveRuns > 0 || this.#rows.runs.turns().length > 0) due.push(now + WATCHDOG_MS);
-    await this.#rows.webhooks.handOver();
-    const webhook = this.#rows.webhooks.nextDue();
-    if (webhook !== null) due.push(Math.max(webhook, now));
     for (const sweep of [this.#rows.idempotency.sweep(now), this.#sweepTurns(now)]) if (sweep !== null) due.push(sweep);
-    if (!(await this.#rows.index.compare())) due.push(now + TELL_RETRY_MS);
-    // A home that is removed as a whole reports it while it is removed.
+    await this.#rows.outbox.deliver();
     if (due.length === 0 && (await this.releaseIfEmpty())) return;
-    if (isCounted && !(await this.#rows.stored.tell())) due.push(now + TELL_RETRY_MS);
-    if (due.length > 0) await this.#setAlarm(Math.min(...due));
+    const next = this.#rows.outbox.nextDue();
+    if (next !== null) due.push(next);
+    if (due.length > 0) await this.wake(Math.min(...due));
   }
 
   /** Sets the alarm, because the home has a run now. */
   watchRuns(): Promise<void> {
-    return this.#setAlarm(Date.now() + WATCHDOG_MS);
+    return this.wake(Date.now() + WATCHDOG_MS);
   }
 
-  /**
-   * Sets the alarm for a stored turn that was created at `createdAt` (Unix milliseconds) and will expire. `isCounted`:
-   * the stored amount must be reported, too.
-   */
-  async retain(createdAt: number, isCounted = false): Promise<void> {
-    const { retentionMs, listsResponses } = this.#config();
-    const expires = retentionMs > 0 ? createdAt + retentionMs : Number.POSITIVE_INFINITY;
-    const tells = isCounted || listsResponses ? Date.now() + TELL_AGAIN_MS : Number.POSITIVE_INFINITY;
-    const at = Math.min(expires, tells);
-    if (Number.isFinite(at)) await this.#setAlarm(at);
-  }
-
-  /** Removes something from a home. If its storage is counted, the quota is told before this resolves, or by the alarm. */
-  async removing<T>(remove: () => T): Promise<T> {
-    if (!this.#rows.stored.isCounted()) return remove();
-    await this.retain(Number.POSITIVE_INFINITY, true);
-    const removed = remove();
-    await this.#rows.stored.tell();
-    return removed;
-  }
-
-  /** Removes a response from its tenant's list, before it is deleted or changed. If the list cannot be reached, the alarm tries again. */
-  async unlist(turn: string): Promise<void> {
-    if (!this.#rows.index.isOn) return;
-    await this.retain(Number.POSITIVE_INFINITY);
-    await this.#rows.index.remove(turn);
+  /** Sets the alarm for a stored turn that was created at `createdAt` (Unix milliseconds) and will expire. */
+  async retain(createdAt: number): Promise<void> {
+    const { retentionMs } = this.#config();
+    if (retentionMs > 0) await this.wake(createdAt + retentionMs);
   }
 
   /** Sets the alarm for an idempotency key that is stored from now on. */
   retainKey(): Promise<void> {
-    return this.#setAlarm(Date.now() + KEY_LIFETIME_MS);
+    return this.wake(Date.now() + KEY_LIFETIME_MS);
   }
 
   /** Sets the alarm, because unneeded rows may be left. */
   sweepSoon(): Promise<void> {
-    return this.#setAlarm(Date.now() + MIN_SWEEP_INTERVAL_MS);
-  }
-
-  /** Announces the ends of runs to the tenant's webhooks, and schedules those that failed. */
-  async tellWebhooks(): Promise<void> {
-    await this.#rows.webhooks.handOver();
-    const next = this.#rows.webhooks.nextDue();
-    if (next !== null) await this.#setAlarm(next);
+    return this.wake(Date.now() + MIN_SWEEP_INTERVAL_MS);
   }
 
   /**
@@ -135,17 +93,11 @@ export class Housekeeping {
    * with it: that writes no row. Tells whether it did.
    */
   async releaseIfEmpty(except?: string): Promise<boolean> {
-    const isNeeded = () => this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except) || this.#rows.index.isBehind;
-    if (isNeeded()) return false;
-    if (this.#rows.stored.isCounted()) {
-      // An object without storage has no alarm to report it later.
-      const isTold = await this.#rows.stored.tell({});
-      const isNeededAfterAll = isNeeded();
-      if (!isTold || isNeededAfterAll) {
-        if (isNeededAfterAll) await this.#rows.stored.tell();
-        await this.retain(Number.POSITIVE_INFINITY, true);
-        return false;
-      }
+    if (this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except)) return false;
+    if (!this.#rows.outbox.isEmpty) {
+      // An object without storage has no alarm to deliver anything later.
+      await this.wake(this.#rows.outbox.nextDue() ?? Date.now());
+      return false;
     }
     const deleted = this.#rows.deleteAll();
     this.#alarmAt = null;
@@ -153,9 +105,9 @@ export class Housekeeping {
     return true;
   }
 
-  /** Removes the storage, whatever is in it. */
+  /** Removes the storage, whatever is in it, and its messages to other objects. */
   async erase(): Promise<void> {
-    if (this.#rows.stored.isCounted()) await this.#rows.stored.tell({});
+    await this.#rows.outbox.forget();
     const deleted = this.#rows.deleteAll();
     this.#alarmAt = null;
     await deleted;
@@ -178,8 +130,8 @@ export class Housekeeping {
     return Math.max((oldest ?? now) + retentionMs, now + MIN_SWEEP_INTERVAL_MS);
   }
 
-  /** Sets the alarm to `at`, unless it rings earlier. */
-  async #setAlarm(at: number): Promise<void> {
+  /** Sets the alarm to `at` (Unix milliseconds), unless it rings earlier. */
+  async wake(at: number): Promise<void> {
     if (this.#alarmAt === undefined) await this.open();
     if (this.#alarmAt != null && this.#alarmAt <= at) return;
     this.#alarmAt = at;

@@ -15,7 +15,6 @@ import { tellContent } from "../../telemetry/content-log.ts";
 import { type Observation, telemetryOf } from "../../telemetry/telemetry.ts";
 import type { ObjectLoad } from "../limits/permits.ts";
 import { HeldQuota } from "../limits/run-quota.ts";
-import type { Cell } from "../objects/row-pieces.ts";
 import { MAX_CALL_LENGTH } from "../objects/rpc.ts";
 import { containerFiles } from "../tenant/files/container-files.ts";
 import { FileClient } from "../tenant/files/file-client.ts";
@@ -26,6 +25,7 @@ import type { EventLogStore } from "./event-log.ts";
 import { type History, readHistory } from "./history.ts";
 import { EventLogWriter } from "./log-writer.ts";
 import type { RunSpec, RunStore } from "./run-store.ts";
+import type { RunToSettle } from "./settlement.ts";
 
 /** A run that is ready to start: its turn can be made, and its output goes to its home. */
 
@@ -46,11 +46,8 @@ export interface RunHome {
   acquireConversation(): Promise<Lease | undefined>;
   /** Runs `body` in a transaction: all its writes take effect, or none. */
   transaction<T>(body: () => T): T;
-  /**
-   * Ends the log and settles the turn in one transaction. `endLog` gives the end of the log that the turn's row stores.
-   * Gives the rows that the turn took.
-   */
-  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => Cell | null): number;
+  /** Ends the log and settles the turn in one transaction. Gives the rows that the turn took. */
+  settle(settled: RunToSettle, result: TurnResult): number;
 }
 
 /** The history of a run. */
@@ -169,12 +166,11 @@ export function prepareRun(
     // It lasts until its object ends, and keeps its conversation.
     if (isFrozen) await new Promise(() => {});
     isSettling = true;
-    // Before the turn is stored: if the process dies in between, the use counts twice rather than not at all.
-    if (spec.reservation) await quota.end(result, { spec, prices: config.keys.prices });
+    const used = quota.used(result, { spec, prices: config.keys.prices });
     terminate();
     try {
       // All or nothing: pending events, the terminal one, and the turn.
-      const rows = home.settle(spec, base, result, () => log.end());
+      const rows = home.settle({ spec, base, used, endLog: () => log.end() }, result);
       if (observation) observation.measured.rowsWritten = rows;
       const { tenant, keyId, request, input, createdAt } = spec;
       const turn = { id: responseId(spec), tenant, keyId, request, input, createdAt, result };

@@ -257,7 +257,7 @@ async function begin(home: Admission, spec: RunSpec, { ticket, waitMs, access }:
   // Deleted while this turn waited.
   checkConversation(home, spec);
   home.runs.start(spec, scope, access);
-  home.waitUntil(home.rows.index.tellRun(spec));
+  home.rows.noteResponse(spec.turn);
   // An object that was empty until now may have deleted its alarm during the wait.
   await home.housekeeping.watchRuns();
   return runningBody(spec, spec.request.background ? "queued" : "in_progress");

@@ -92,8 +92,8 @@ export class RunStore {
     return this.#tables.rows<{ turn: string }>("runs", oldestFirst).map(({ turn }) => turn);
   }
 
-  /** Reads a run and counts one more attempt to resume it. Undefined if it is settled. */
-  readToResume(turn: string): NotedRun | undefined {
+  /** Reads a run. Undefined if it is settled. */
+  find(turn: string): NotedRun | undefined {
     const rows = this.#tables.rows<{ created_at: number; attempts: number; body: StoredCell }>(
       "runs",
       "SELECT created_at, attempts, body FROM runs WHERE turn = ? ORDER BY part",
@@ -101,9 +101,16 @@ export class RunStore {
     );
     const [first] = rows;
     if (!first) return undefined;
-    this.#tables.rows("runs", "UPDATE runs SET attempts = attempts + 1 WHERE turn = ? AND part = 0", turn);
     const spec = readSpec(rows.map(({ body }) => body));
-    return { turn, spec, createdAt: first.created_at, attempts: first.attempts + 1 };
+    return { turn, spec, createdAt: first.created_at, attempts: first.attempts };
+  }
+
+  /** Reads a run and counts one more attempt to resume it. Undefined if it is settled. */
+  readToResume(turn: string): NotedRun | undefined {
+    const run = this.find(turn);
+    if (!run) return undefined;
+    this.#tables.rows("runs", "UPDATE runs SET attempts = attempts + 1 WHERE turn = ? AND part = 0", turn);
+    return { ...run, attempts: run.attempts + 1 };
   }
 
   /** Resets the number of attempts to resume a run. */

@@ -1,11 +1,15 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { conversationLocked } from "@responses-edge/responses-api/errors";
+import { responseId } from "@responses-edge/responses-api/ids";
 import { isKept } from "@responses-edge/responses-api/items/registry";
+import { unixSeconds } from "@responses-edge/responses-api/response";
+import type { Outcome } from "@responses-edge/turn/decide";
 import type { TurnResult } from "@responses-edge/turn/turn";
 import type { Config } from "../../config/index.ts";
+import type { RunUse } from "../limits/run-quota.ts";
 import type { Cell } from "../objects/row-pieces.ts";
 import { type Result, refused } from "../objects/rpc.ts";
-import { isAnnounced } from "../tenant/webhooks/announcing.ts";
+import { isAnnounced, noticeOf } from "../tenant/webhooks/announcing.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
@@ -18,6 +22,17 @@ import type { SettledTurn } from "./turn-store.ts";
 export interface TurnToSettle extends Omit<SettledTurn, "base" | "position" | "log"> {
   /** `joins`: its items become part of the conversation. */
   lease: { token: string; joins: boolean } | null;
+}
+
+/** A run to settle. */
+export interface RunToSettle {
+  spec: RunSpec;
+  /** The last position of the conversation that it saw. */
+  base: number | null;
+  /** Its use, if it is counted. */
+  used: RunUse | undefined;
+  /** Ends the log, and gives the end that the turn's row stores. */
+  endLog: () => Cell | null;
 }
 
 /** UTF-16 units that are compressed and written in a microsecond. */
@@ -39,7 +54,7 @@ interface Settling {
  * the 409 if the turn no longer holds its conversation.
  */
 export async function settle(home: Settling, { lease, ...settled }: TurnToSettle): Promise<Result<number>> {
-  const { tenant, config, rows, conversation, housekeeping, waitUntil } = home;
+  const { tenant, rows, conversation, housekeeping } = home;
   const slice = new LongWork(tenant).spend((settled.input.length + settled.output.length) / LENGTH_PER_UNIT);
   if (slice) await slice;
   // The caller has lost the answer of its first call, and no longer holds the conversation.
@@ -52,26 +67,22 @@ export async function settle(home: Settling, { lease, ...settled }: TurnToSettle
     const position = lease?.joins ? rows.turns.lastPosition() + 1 : null;
     return rows.turns.insert({ ...settled, base: entered?.base ?? null, position }, true);
   });
-  if (taken.rows === 0) return { ok: true, value: 0 };
-  const retained = housekeeping.retain(settled.createdAt, settled.owner != null);
-  if (settled.owner != null) {
-    rows.stored.addedTurn(settled, taken.bytes);
-    waitUntil(rows.stored.tellSoon());
-  }
-  const { response } = settled;
-  if (response !== null && config().listsResponses) waitUntil(rows.index.tell({ ...settled, response }));
+  if (taken === 0) return { ok: true, value: 0 };
+  if (settled.response !== null) rows.noteResponse(settled.turn, Date.now());
+  rows.noteStored(settled.owner);
+  const retained = housekeeping.retain(settled.createdAt);
   if (lease) conversation.release(lease.token);
   await retained;
-  return { ok: true, value: taken.rows };
+  return { ok: true, value: taken };
 }
 
 /**
- * Stores a run's turn, in one transaction with the writes of `endLog`, and with the end of the log that it gives.
- * `base`: the last position that the run saw. Gives the rows that the turn took.
+ * Stores a run's turn, in one transaction with the end of its log and its messages to other objects. Gives the rows that
+ * the turn took.
  */
 export function settleRun(
   home: Settling,
-  { spec, base, endLog }: { spec: RunSpec; base: number | null; endLog: () => Cell | null },
+  { spec, base, used, endLog }: RunToSettle,
   { outcome, closed }: TurnResult,
 ): number {
   const { config, rows, housekeeping, waitUntil } = home;
@@ -95,19 +106,21 @@ export function settleRun(
       log,
       owner: spec.owner,
     });
-    if (hasWebhook) rows.webhooks.add(spec, outcome.status);
-    return inserted.rows;
+    if (used) rows.outbox.add("usage", used.reservation.holder, used);
+    if (hasWebhook) {
+      const notice = noticeOf(responseId(spec), `response.${outcome.status}`, unixSeconds());
+      rows.outbox.add("webhook", notice.id, notice);
+    }
+    return inserted;
   });
-  if (hasWebhook) waitUntil(housekeeping.tellWebhooks());
-  waitUntil(housekeeping.retain(spec.createdAt, spec.owner !== undefined));
-  if (spec.owner !== undefined) {
-    rows.stored.added(spec.turn);
-    // At once: the quota no longer holds what the run had reserved.
-    waitUntil(rows.stored.tell());
-  }
-  if (config().listsResponses) {
-    const { turn, createdAt } = spec;
-    waitUntil(rows.index.tell({ turn, createdAt, input, output: closed.kept, response: closed.head }));
-  }
+  rows.noteResponse(spec.turn, Date.now());
+  rows.noteStored(spec.owner);
+  waitUntil(housekeeping.retain(spec.createdAt));
   return taken;
+}
+
+declare module "../tenant/webhooks/announcing.ts" {
+  interface WebhookSenders {
+    HOME: `response.${Outcome["status"]}`;
+  }
 }

@@ -1,3 +1,5 @@
+import { OUTBOX_TABLE } from "../objects/outbox.ts";
+
 /**
  * The tables of a home in their present form (docs/storage.md).
  *
@@ -41,10 +43,8 @@ const CREATE = {
   idempotency: `CREATE TABLE IF NOT EXISTS idempotency (
     fingerprint TEXT NOT NULL PRIMARY KEY, home TEXT NOT NULL, turn TEXT NOT NULL,
     created_at INTEGER NOT NULL, begun INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID`,
-  /** Webhooks that wait to be delivered. */
-  webhooks: `CREATE TABLE IF NOT EXISTS webhooks (
-    turn TEXT NOT NULL PRIMARY KEY, response TEXT NOT NULL, type TEXT NOT NULL, created_at INTEGER NOT NULL,
-    attempts INTEGER NOT NULL, due INTEGER NOT NULL) WITHOUT ROWID`,
+  /** Messages to other objects (`outbox.ts`). */
+  outbox: OUTBOX_TABLE,
 } as const;
 
 export type TableName = keyof typeof CREATE;

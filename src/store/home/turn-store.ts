@@ -1,4 +1,3 @@
-import { Buffer } from "node:buffer";
 import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "../objects/row-pieces.ts";
 import { MAX_READ_LENGTH } from "../objects/rpc.ts";
 import { type ChainedTurn, Chains, concatArrays, type History, historyTooLong, readText } from "./history.ts";
@@ -21,12 +20,6 @@ export interface SettledTurn extends ChainedTurn {
   log?: Cell | null;
   /** The key that its bytes are counted for, if they are counted (`home-stored.ts`). */
   owner?: string | null | undefined;
-}
-
-/** The rows that a turn took, and the bytes of its texts in them (`TEXT_BYTES`). */
-interface Inserted {
-  rows: number;
-  bytes: number;
 }
 
 /** A response as two JSON texts: everything but `output`, and `output`. */
@@ -76,10 +69,10 @@ export class TurnStore {
   }
 
   /**
-   * Writes a turn, in one row if it fits. With `mayExist`, a turn that exists is left as it is. To be called within a
-   * transaction.
+   * Writes a turn, in one row if it fits. With `mayExist`, a turn that exists is left as it is. Gives the rows that it took. To be
+   * called within a transaction.
    */
-  insert(turn: SettledTurn, mayExist = false): Inserted {
+  insert(turn: SettledTurn, mayExist = false): number {
     const input = toCells(turn.input);
     const output = toCells(turn.output);
     const response = turn.response === null ? [] : toCells(turn.response);
@@ -106,14 +99,11 @@ export class TurnStore {
         part === 0 ? (turn.log ?? null) : null,
         turn.owner ?? null,
       );
-      if (rowsWritten === 0) return { rows: 0, bytes: 0 };
+      if (rowsWritten === 0) return 0;
     }
     this.#chains.add(turn);
     if (turn.position !== null) this.#conversation.add(turn, turn.position);
-    let bytes = 0;
-    for (const cell of [...input, ...output, ...response, ...messages, turn.log ?? ""])
-      bytes += Buffer.byteLength(cell);
-    return { rows: parts, bytes };
+    return parts;
   }
 
   /** A response; null if it does not exist (any more). */
@@ -128,20 +118,29 @@ export class TurnStore {
   }
 
   /** The existing responses whose turns' names begin with `tree`, ordered by these names: those after `after`, read as they are taken. */
-  *nodes(tree: string, order: "asc" | "desc", after: string | undefined): Generator<NodeRow> {
+  nodes(tree: string, order: "asc" | "desc", after: string | undefined): Generator<NodeRow> {
     // No letter of a turn's name sorts after "~".
     const [from, to] = order === "asc" ? [after ?? tree, `${tree}~`] : [tree, after ?? `${tree}~`];
+    return this.#nodes(`turn > ? AND turn < ? ORDER BY turn ${order === "asc" ? "ASC" : "DESC"}`, from, to);
+  }
+
+  /** An existing response; undefined if there is none. */
+  node(turn: string): NodeRow | undefined {
+    return this.#nodes("turn = ?", turn).next().value ?? undefined;
+  }
+
+  *#nodes(condition: string, ...bindings: string[]): Generator<NodeRow, undefined> {
     type Row = Omit<NodeRow, "input" | "output" | "response"> & Record<"input" | "output" | "response", StoredCell>;
     const rows = this.#tables.each<Row>(
       "turns",
       `SELECT turn, created_at AS createdAt, position, base, input, output, response FROM turns
-       WHERE turn > ? AND turn < ? AND part = 0 AND response IS NOT NULL AND created_at > ?
-       ORDER BY turn ${order === "asc" ? "ASC" : "DESC"}`,
-      ...[from, to, this.#oldest()],
+       WHERE part = 0 AND response IS NOT NULL AND created_at > ? AND ${condition}`,
+      ...[this.#oldest(), ...bindings],
     );
     for (const { input, output, response, ...row } of rows) {
       yield { ...row, input: fromCell(input), output: fromCell(output), response: fromCell(response) };
     }
+    return undefined;
   }
 
   /** The complete response of a first row, without its output. */
@@ -290,6 +289,16 @@ export class TurnStore {
     this.#tables.rows("turns", emptied, turn);
     this.#tables.rows("turns", "DELETE FROM turns WHERE turn = ? AND position IS NULL", turn);
     return true;
+  }
+
+  /** Tells whether there are turns without a response. */
+  hasItemsOnly(): boolean {
+    return this.#any("response IS NULL");
+  }
+
+  /** Tells whether there are expired turns. */
+  hasExpired(): boolean {
+    return this.#any("created_at <= ?", this.#oldest());
   }
 
   /** Removes the items of a deleted conversation, unless a stored response began in it: they are its history. */

@@ -10,8 +10,8 @@ import {
 } from "@responses-edge/usage-limits";
 import type { Identity } from "../../contract/grants.ts";
 import type { Env } from "../../env.ts";
-import { isTold, latestReport } from "../objects/stored-reports.ts";
 import { limitExceeded, limitsUnavailable, type Who } from "./refusal.ts";
+import { areReported, latestChange } from "./unreported-homes.ts";
 
 /** Most allowances of one isolate. Idle ones are forgotten first; one in use never is. */
 const MAX_ALLOWANCES = 10_000;
@@ -38,7 +38,7 @@ export function allowanceOf(
   const who = { tenant, keyId, endUser };
   const made = new Allowance({ key: keyId, endUser: endUser?.id }, limits, {
     quota: quotas.getByName(tenant),
-    stored: { latest: latestReport, isTold: (latest) => isTold(tenant, latest) },
+    stored: { latest: latestChange, isTold: (latest) => areReported(tenant, latest) },
     refused: (obstacle, status) => limitExceeded(obstacle, status, who),
     unavailable: limitsUnavailable,
   });

@@ -20,10 +20,12 @@ import {
 } from "@responses-edge/usage-limits";
 import { loadConfig } from "../../config/index.ts";
 import type { RawEnv } from "../../env.ts";
+import { OUTBOX_TABLE, Outbox } from "../objects/outbox.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
 import { OBJECTS } from "../objects/registry.ts";
 import { Schema } from "../objects/schema.ts";
 import { announce, isAnnounced } from "../tenant/webhooks/announcing.ts";
+import type { WebhookNotice } from "../tenant/webhooks/sending.ts";
 import { tellFullShare } from "./disk-share.ts";
 import { USAGE_TABLES, type UsageQuery, UsageStore } from "./usage.ts";
 
@@ -31,25 +33,12 @@ import { USAGE_TABLES, type UsageQuery, UsageStore } from "./usage.ts";
 const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
 
 /**
- * The stored amounts of a tenant: a row for each home and key, from the home's last report. Figures are absolute, so
- * that a repeated or delayed report makes no difference in the end. The alarm of a home repeats its report.
+ * The stored amounts of a tenant: a row for each home and key, from the home's last report. A report has all amounts of a home,
+ * and follows its last one, so that a repeated one makes no difference.
  */
 
 /** The amounts that a home stores, by the key that stored them; unattributed ones under the empty key. */
 export type StoredByKey = Readonly<Record<string, Stored>>;
-
-export interface StoredReport {
-  home: string;
-  stored: StoredByKey;
-  /** When the amounts were read, Unix milliseconds; later reports of an isolate have greater numbers. */
-  at?: number;
-}
-
-/** A report that is older than the last one by at most this time was overtaken by it. An older one comes from a clock that went back. */
-const OVERTAKEN_MS = 60_000;
-
-/** Most homes whose latest report is remembered. */
-const MAX_LATEST = 10_000;
 
 const STORED_TABLE = `CREATE TABLE stored (
   home TEXT NOT NULL, key TEXT NOT NULL, bytes INTEGER NOT NULL, responses INTEGER NOT NULL, conversations INTEGER NOT NULL,
@@ -63,8 +52,6 @@ class StoredTotals {
   readonly #schema: Schema;
   /** The sums by key; read once, and then updated with the rows. */
   #sums: Map<string, Stored> | undefined;
-  /** The time of each home's latest report, oldest first. The map dies with the object, and so do the reports in progress. */
-  readonly #latest = new Map<string, number>();
 
   constructor(schema: Schema) {
     this.#schema = schema;
@@ -84,10 +71,9 @@ class StoredTotals {
   }
 
   /** Takes the present amounts of homes. Within a transaction. */
-  take(reports: readonly StoredReport[]): void {
+  take(homes: readonly string[], stored: StoredByKey): void {
     const sums = new Map(this.byKey());
-    for (const { home, stored, at = Date.now() } of reports) {
-      if (this.#isOvertaken(home, at)) continue;
+    for (const home of homes) {
       const before = this.#schema.rows<Row>(`SELECT key, ${FIGURES} FROM stored WHERE home = ?`, home);
       const known = new Map(before.map(({ key, ...figures }) => [key, figures as Stored]));
       for (const key of new Set([...known.keys(), ...Object.keys(stored)])) {
@@ -103,16 +89,6 @@ class StoredTotals {
   /** To be called when a transaction was rolled back, or everything was deleted. */
   forget(): void {
     this.#sums = undefined;
-  }
-
-  #isOvertaken(home: string, at: number): boolean {
-    const latest = this.#latest.get(home) ?? Number.NEGATIVE_INFINITY;
-    if (at < latest && latest - at < OVERTAKEN_MS) return true;
-    this.#latest.delete(home);
-    this.#latest.set(home, at);
-    const [oldest] = this.#latest.keys();
-    if (this.#latest.size > MAX_LATEST && oldest !== undefined) this.#latest.delete(oldest);
-    return false;
   }
 
   #write(home: string, key: string, stored: Stored): void {
@@ -150,6 +126,7 @@ export const QUOTA_TABLES = [
   // own accounts (`EndUsers`).
   "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
   HOMES_TABLE,
+  OUTBOX_TABLE,
   STORED_TABLE,
   ...USAGE_TABLES,
 ];
@@ -162,6 +139,8 @@ export class Quota extends OwnedObject {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
   readonly #stored: StoredTotals;
+  /** Limits that are nearly used, to the tenant's webhooks. */
+  readonly #outbox: Outbox<{ webhook: WebhookNotice }>;
   #counted: { ledger: Ledger; endUsers: EndUsers } | undefined;
   /** Tells whether the tenant has a storage limit of its own, as the last report said. */
   #hasOwnLimit = false;
@@ -171,6 +150,11 @@ export class Quota extends OwnedObject {
     this.#schema = new Schema(state.storage, QUOTA_TABLES, OBJECTS.QUOTAS.migrations);
     this.#usage = new UsageStore(this.#schema);
     this.#stored = new StoredTotals(this.#schema);
+    this.#outbox = new Outbox({
+      sql: this.#schema,
+      deliver: { webhook: (notice) => announce(this.env, state.id.name ?? "", notice) },
+      wake: (at) => void state.storage.setAlarm(at),
+    });
   }
 
   /** Takes a holder's report, with the used amounts of each model, and grants what it asks for. */
@@ -190,10 +174,11 @@ export class Quota extends OwnedObject {
 
   /** Stores the changes of a ledger together with `others`, and tells which limits are nearly used. */
   #keep(ledger: Ledger, key: string, limits: CountedLimits, others?: () => void): void {
-    for (const near of ledger.takeNearlyUsed(key, limits, Date.now())) this.#tell(key, near);
+    const nearlyUsed = ledger.takeNearlyUsed(key, limits, Date.now());
     const changed = ledger.takeChanged();
     try {
       this.ctx.storage.transactionSync(() => {
+        for (const near of nearlyUsed) this.#tell(key, near);
         for (const [name, account] of changed) this.#write(name, account);
         others?.();
       });
@@ -221,10 +206,14 @@ export class Quota extends OwnedObject {
     return answer;
   }
 
-  /** Takes the present amounts of homes, each as a whole. */
-  takeStored(reports: readonly StoredReport[]): void {
+  /** Takes the present amounts of a home, as a whole. */
+  takeStored(home: string, stored: StoredByKey): void {
+    this.#takeStored([home], stored);
+  }
+
+  #takeStored(homes: readonly string[], stored: StoredByKey): void {
     try {
-      this.ctx.storage.transactionSync(() => this.#stored.take(reports));
+      this.ctx.storage.transactionSync(() => this.#stored.take(homes, stored));
     } catch (error) {
       this.#stored.forget();
       throw error;
@@ -283,15 +272,23 @@ export class Quota extends OwnedObject {
     return rows.map(({ home }) => home);
   }
 
-  /** Forgets homes, except those that were used within `keepMs`. True if none is left. */
+  /** Forgets erased homes, except those that were used within `keepMs`, of which only the amounts are forgotten. True if none is left. */
   forgetHomes(homes: readonly string[], keepMs: number): boolean {
+    this.#takeStored(homes, {});
     const unused = "DELETE FROM homes WHERE at < ? AND home IN (SELECT value FROM json_each(?))";
     this.#schema.rows(unused, Date.now() - keepMs, JSON.stringify(homes));
     return this.#schema.rows("SELECT 1 FROM homes UNION ALL SELECT 1 FROM stored LIMIT 1").length === 0;
   }
 
+  protected override async ring(): Promise<void> {
+    await this.#outbox.deliver();
+    const next = this.#outbox.nextDue();
+    if (next !== null) await this.ctx.storage.setAlarm(next);
+  }
+
   /** Forgets everything counted. */
   async erase(): Promise<void> {
+    await this.#outbox.forget();
     this.#counted = undefined;
     this.#stored.forget();
     const deleted = this.ctx.storage.deleteAll();
@@ -311,7 +308,7 @@ export class Quota extends OwnedObject {
     const hash = createHash("sha256").update(`${tenant} ${about} ${obstacle} ${limit} ${resetsAt}`).digest("hex");
     const createdAt = unixSeconds();
     const notice = { id: `evt_${hash.slice(0, 32)}`, type: "limit.nearly_used" as const, createdAt, about };
-    this.ctx.waitUntil(announce(this.env, tenant, notice).catch(() => {}));
+    this.#outbox.add("webhook", notice.id, notice);
   }
 
   #read(): { ledger: Ledger; endUsers: EndUsers } {

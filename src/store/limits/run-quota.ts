@@ -24,7 +24,7 @@ import { usageOfTurn } from "./usage.ts";
 
 /**
  * The reservation of a run in its caller's limits. The Worker makes it, so that a refusal comes before the run begins.
- * The run's home renews it, and at the end reports the use. If the home dies, the reservation is free again after a
+ * The run's home renews it, and its outbox reports the use at the end. If the home dies, the reservation is free again after a
  * while; the resumed run reserves it anew, and is never refused.
  */
 
@@ -73,13 +73,16 @@ function partsOf(reservation: RunReservation): RunReservation[] {
   return endUser ? [own, { ...reservation, limits: endUser.limits, stored: NOTHING_STORED }] : [own];
 }
 
-/** Ends the reservation with the run's use. Without usage, the run never began. */
-export async function endRun(
-  reservation: RunReservation,
-  stub: QuotaStub,
-  usage: readonly UsageEntry[],
-  hasRenewed: boolean,
-): Promise<void> {
+/** The use of a run that has ended. */
+export interface RunUse {
+  reservation: RunReservation;
+  /** Empty if the run never began. */
+  usage: readonly UsageEntry[];
+  hasRenewed: boolean;
+}
+
+/** Ends the reservation of a run with its use. Rejects if the quota does not answer. */
+export async function endRun({ reservation, usage, hasRenewed }: RunUse, stub: QuotaStub): Promise<void> {
   const used = {
     ...NOTHING,
     requests: hasRenewed ? 0 : 1,
@@ -142,13 +145,13 @@ export class HeldQuota {
     this.#isRaised = true;
   }
 
-  /** Reports the turn's use. Never rejects: a run does not fail because it cannot be counted. */
-  async end(result: TurnResult, { spec, prices }: { spec: { model: Model }; prices: Prices }): Promise<void> {
+  /** The use of the ended run; undefined if it is not counted. */
+  used(result: TurnResult, { spec, prices }: { spec: { model: Model }; prices: Prices }): RunUse | undefined {
     const reservation = this.#reservation;
-    if (!reservation) return;
+    if (!reservation) return undefined;
     const { estimatedInput, model = spec.model.name } = reservation;
     const usage = usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices);
-    await this.#tell((stub) => endRun(reservation, stub, usage, this.#hasRenewed));
+    return { reservation, usage, hasRenewed: this.#hasRenewed };
   }
 
   async #tell(tell: (stub: QuotaStub) => Promise<void>): Promise<void> {

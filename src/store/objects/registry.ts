@@ -205,7 +205,6 @@ export const OBJECTS = {
     erased: "itself",
     methods: {
       take: "repeatable",
-      remove: "repeatable",
       compare: "repeatable",
       list: "repeatable",
       erase: "repeatable",

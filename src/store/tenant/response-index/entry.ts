@@ -20,8 +20,6 @@ export interface IndexEntry {
   /** The tags that a filter compares: `tagOf`. */
   tags: string[];
   text: string;
-  /** When the entry was made, Unix milliseconds; later ones of an isolate have greater numbers. */
-  at: number;
 }
 
 /** A response as its home stores it. */
@@ -41,14 +39,6 @@ type Head = Omit<ResponseObject, "output" | "object">;
 export function tagOf(kind: "model" | "status" | "conversation" | "metadata", ...names: string[]): string {
   const { high, low } = hashOf(JSON.stringify([kind, ...names]));
   return `${(BigInt(high >>> 0) << 32n) | BigInt(low >>> 0)}`;
-}
-
-let lastAt = 0;
-
-/** The time, in Unix milliseconds, and greater than the last result. */
-export function nextAt(): number {
-  lastAt = Math.max(Date.now(), lastAt + 1);
-  return lastAt;
 }
 
 /** `endedAt` in Unix milliseconds; null while it runs, undefined if it is unknown. */
@@ -95,6 +85,5 @@ export function entryOf(
       ...pairs.map(([key, value]) => tagOf("metadata", key, value)),
     ],
     text: [asked, said].map((items) => messageTexts(items, isTakenOut, SEARCHED_LENGTH)).join("\n"),
-    at: nextAt(),
   };
 }

@@ -1,24 +1,22 @@
-import { logLine } from "@responses-edge/bounded-io/json-text";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { parseResponseId, responseId } from "@responses-edge/responses-api/ids";
 import { loadConfig } from "../../../config/index.ts";
 import type { Env } from "../../../env.ts";
 import type { ItemStore } from "../../home/item-store.ts";
-import { type RunSpec, type RunStore, runningBody } from "../../home/run-store.ts";
+import { type RunStore, runningBody } from "../../home/run-store.ts";
 import type { TurnStore } from "../../home/turn-store.ts";
 import type { Stub } from "../../objects/objects.ts";
-import { ToldTogether } from "../../objects/told-together.ts";
-import { entryOf, type IndexEntry, type KeptResponse, nextAt } from "./entry.ts";
+import { entryOf, type IndexEntry } from "./entry.ts";
 import { MAX_MISSING } from "./response-index.ts";
 
 /**
- * Reports the responses of a home to the index of its tenant, if the deployment has one (`RESPONSE_INDEX`). A response is
- * reported beside its answer. The reporting process may die, so the home's alarm compares the list with the stored responses.
+ * Reports the responses of a home to the index of its tenant, if the deployment has one (`RESPONSE_INDEX`): those that
+ * have changed, as they are stored when the outbox delivers. An instance of the home that may have missed changes compares the
+ * index with all that it stores.
  */
 
-/** Most entries of a tenant that wait in one isolate. An alarm reports the others. */
-const MAX_WAITING = 200;
-
-const together = new ToldTogether<IndexEntry>(MAX_WAITING);
+/** UTF-16 units of stored texts that are read into an entry in a microsecond. */
+const LENGTH_PER_UNIT = 200;
 
 /** The stores of its home that it reads. */
 interface Kept {
@@ -27,21 +25,25 @@ interface Kept {
   runs: RunStore;
 }
 
+/** A change of a response, and when the response ended, Unix milliseconds; undefined if that is unknown. */
+interface Change {
+  endedAt: number | undefined;
+}
+
 export class HomeIndex {
   readonly #kept: Kept;
   readonly #who: { tenant: string; home: string };
   readonly #env: Env;
-  /** Turns whose report is not known to have arrived. */
-  readonly #untold = new Map<string, number>();
-  /** Turns that were removed from the list. */
-  readonly #removed = new Set<string>();
-  /** True once this instance of the object has compared. */
-  #isCompared = false;
+  /** By turn. */
+  readonly #changes = new Map<string, Change>();
+  #isCompared: boolean;
 
-  constructor(kept: Kept, who: { tenant: string; home: string }, env: Env) {
+  /** `isNew`: nothing was stored in the home before. */
+  constructor(kept: Kept, who: { tenant: string; home: string }, { env, isNew }: { env: Env; isNew: boolean }) {
     this.#kept = kept;
     this.#who = who;
     this.#env = env;
+    this.#isCompared = isNew;
   }
 
   /** Tells whether the deployment lists responses. */
@@ -49,113 +51,86 @@ export class HomeIndex {
     return loadConfig(this.#env).listsResponses;
   }
 
-  /** True while a removal is not known to have arrived. An object without storage has no alarm to repeat it. */
-  get isBehind(): boolean {
-    return this.#removed.values().some((turn) => this.#untold.has(turn));
+  /** Tells whether the index may not know all responses. */
+  isPending(): boolean {
+    return this.isOn && (!this.#isCompared || this.#changes.size > 0);
   }
 
-  /** Reports a response soon that was stored just now, together with other homes of the tenant. Never rejects. */
-  async tell(kept: KeptResponse): Promise<void> {
-    const endedAt = Date.now();
-    this.#untold.set(kept.turn, endedAt);
-    const { turns } = this.#kept;
-    const { removals } = turns;
-    // The answer goes first.
-    await scheduler.wait(0);
-    if (removals === turns.removals || turns.hasResponse(kept.turn)) await this.#tell(kept, endedAt);
-    else this.#untold.delete(kept.turn);
+  /** Notes that a response was stored, changed or deleted. */
+  note(turn: string, endedAt?: number): void {
+    this.#changes.set(turn, { endedAt });
   }
 
-  /** The same for a run that has begun. */
-  async tellRun({ turn, createdAt, input, request, ...spec }: RunSpec): Promise<void> {
-    if (!this.isOn) return;
-    const status = request.background ? "queued" : "in_progress";
-    const { head, output } = runningBody({ turn, createdAt, input, request, ...spec }, status);
-    await this.#tell({ turn, createdAt, input: JSON.stringify(input), output, response: head }, null);
-  }
-
-  /** The same for a response that has changed: an item was removed. */
-  async tellAgain(turn: string): Promise<void> {
-    this.#removed.delete(turn);
-    const kept = this.isOn ? this.#read(turn) : undefined;
-    if (kept) await this.#tell(kept, undefined);
-  }
-
-  async #tell(kept: KeptResponse, endedAt: number | null | undefined): Promise<void> {
-    const value = this.#entry(kept, endedAt);
-    this.#untold.set(kept.turn, value.at);
-    const onTold = () => {
-      if (this.#untold.get(kept.turn) === value.at) this.#untold.delete(kept.turn);
-    };
-    await together.tell(this.#who.tenant, value.id, { value, onTold }, (batch) =>
-      this.#isHeard(async (index) => index.take(batch)),
-    );
-  }
-
-  /** Removes a response from the list. True if it is removed. Never rejects. */
-  remove(turn: string): Promise<boolean> {
-    const id = responseId({ home: this.#who.home, turn });
-    const at = nextAt();
-    together.withdraw(this.#who.tenant, id);
-    this.#removed.add(turn);
-    this.#untold.set(turn, at);
-    return this.#isHeard(async (index) => {
-      await index.remove([id], at);
-      if (this.#untold.get(turn) === at) this.#untold.delete(turn);
-    });
-  }
-
-  /** To be called when rows have changed otherwise. */
+  /** To be called when any rows may have changed. */
   forget(): void {
     this.#isCompared = false;
   }
 
-  /** Makes the list agree with what is stored here. True if it does. Never rejects. */
-  async compare(): Promise<boolean> {
-    if (!this.isOn || (this.#isCompared && this.#untold.size === 0)) return true;
-    return this.#isHeard(async (index) => {
-      const { home } = this.#who;
-      const seen = [...this.#untold];
-      const ids = this.#kept.turns.responses().map((turn) => responseId({ home, turn }));
-      for (let told = 0; told <= ids.length; told += MAX_MISSING) {
-        const { missing, extra } = await index.compare(`resp_${home}`, ids);
-        const gone = extra.filter((id) => !this.#isKept(id));
-        if (gone.length > 0) await index.remove(gone, nextAt());
-        const entries = missing.flatMap((id) => {
-          const turn = parseResponseId(id)?.turn ?? "";
-          const kept = this.#removed.has(turn) ? undefined : this.#read(turn);
-          return kept ? [this.#entry(kept, undefined)] : [];
-        });
-        if (entries.length === 0) break;
-        await index.take(entries);
+  /** To be called when everything was deleted. */
+  clear(): void {
+    this.#changes.clear();
+    this.#isCompared = true;
+  }
+
+  /** Makes the index agree with what is stored here. Rejects if it does not answer. */
+  async report(): Promise<void> {
+    const { tenant, home } = this.#who;
+    const index = this.#env.RESPONSE_INDEXES.getByName(tenant);
+    const idOf = (turn: string) => responseId({ home, turn });
+    const changes = [...this.#changes];
+    if (!this.#isCompared) {
+      const ended = this.#kept.turns.responses().map(idOf);
+      const running = this.#kept.runs.turns().map(idOf);
+      for (let compared = 0; compared <= ended.length + running.length; compared += MAX_MISSING) {
+        const missing = await index.compare(`resp_${home}`, ended, running);
+        if (missing.length === 0) break;
+        await this.#send(
+          index,
+          missing.map((id) => parseResponseId(id)?.turn ?? ""),
+        );
       }
       this.#isCompared = true;
-      for (const [turn, at] of seen) if (this.#untold.get(turn) === at) this.#untold.delete(turn);
-    });
-  }
-
-  #isKept(id: string): boolean {
-    const turn = parseResponseId(id)?.turn ?? "";
-    return this.#kept.turns.hasResponse(turn) || this.#kept.runs.turns().includes(turn);
-  }
-
-  #read(turn: string): KeptResponse | undefined {
-    const kept = this.#kept.turns.hasResponse(turn) ? this.#kept.turns.settled(turn) : undefined;
-    return kept && kept.response !== null ? { ...kept, response: kept.response } : undefined;
-  }
-
-  #entry(kept: KeptResponse, endedAt: number | null | undefined): IndexEntry {
-    return entryOf(this.#who.home, kept, (id) => this.#kept.items.isTakenOut(id), endedAt);
-  }
-
-  async #isHeard(work: (index: Stub<"RESPONSE_INDEXES">) => Promise<void>): Promise<boolean> {
-    try {
-      await work(this.#env.RESPONSE_INDEXES.getByName(this.#who.tenant));
-      return true;
-    } catch (error) {
-      const name = error instanceof Error ? error.name : typeof error;
-      console.error(logLine({ level: "error", response_index: "not told", error: name }));
-      return false;
     }
+    for (let at = 0; at < changes.length; at += MAX_MISSING) {
+      const some = changes.slice(at, at + MAX_MISSING);
+      await this.#send(
+        index,
+        some.map(([turn]) => turn),
+      );
+      // A change during the call is reported next time.
+      for (const [turn, change] of some) if (this.#changes.get(turn) === change) this.#changes.delete(turn);
+    }
+  }
+
+  async #send(index: Stub<"RESPONSE_INDEXES">, turns: readonly string[]): Promise<void> {
+    const { tenant, home } = this.#who;
+    const work = new LongWork(tenant);
+    const entries: IndexEntry[] = [];
+    const gone: string[] = [];
+    for (const turn of turns) {
+      const entry = this.#entry(turn);
+      if (entry) entries.push(entry);
+      else gone.push(responseId({ home, turn }));
+      const slice = work.spend(((entry?.body.length ?? 0) + (entry?.text.length ?? 0)) / LENGTH_PER_UNIT);
+      if (slice) await slice;
+    }
+    await index.take(entries, gone);
+  }
+
+  /** The entry of a response, ended or running; undefined if it does not exist. */
+  #entry(turn: string): IndexEntry | undefined {
+    const { turns, runs, items } = this.#kept;
+    const isTakenOut = (id: string) => items.isTakenOut(id);
+    const ended = turns.node(turn);
+    if (ended) {
+      const kept = { ...ended, response: turns.head(ended) };
+      return entryOf(this.#who.home, kept, isTakenOut, this.#changes.get(turn)?.endedAt);
+    }
+    const run = runs.find(turn)?.spec;
+    if (!run) return undefined;
+    const { head, output } = runningBody(run, run.request.background ? "queued" : "in_progress");
+    const { createdAt, input } = run;
+    const kept = { turn, createdAt, input: JSON.stringify(input), output, response: head };
+    return entryOf(this.#who.home, kept, isTakenOut, null);
   }
 }

@@ -23,10 +23,6 @@ const SWEPT_AT_ONCE = 1_000;
 const SWEEP_AGAIN_MS = 1_000;
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 
-/** How long removals are remembered, and how many: an isolate's earlier report may arrive after one. */
-const REMEMBERED_MS = 60_000;
-const MAX_REMEMBERED = 10_000;
-
 export interface IndexQuery {
   order: "asc" | "desc";
   limit: number;
@@ -44,14 +40,11 @@ export interface IndexQuery {
 }
 
 /**
- * The list of a tenant's stored responses: one Durable Object, named as the tenant. Homes report what they store, beside the
- * answer, and again by their alarms in case a process died first (`home-index.ts`). Expired responses are not listed.
+ * The list of a tenant's stored responses: one Durable Object, named as the tenant. Homes report what they store, each one report
+ * after the other (`home-index.ts`). Expired responses are not listed.
  */
 export class ResponseIndex extends OwnedObject {
   readonly #schema: Schema;
-  /** The times of removals, oldest first. */
-  readonly #removed = new Map<string, number>();
-  #erasedAt = 0;
   #hasAlarm = false;
 
   constructor(state: DurableObjectState, env: RawEnv) {
@@ -59,46 +52,37 @@ export class ResponseIndex extends OwnedObject {
     this.#schema = new Schema(state.storage, TABLES, OBJECTS.RESPONSE_INDEXES.migrations);
   }
 
-  /** Takes the present state of responses. */
-  async take(entries: readonly IndexEntry[]): Promise<void> {
+  /** Takes the present state of responses; `gone` are ids of those that do not exist any more. */
+  async take(entries: readonly IndexEntry[], gone: readonly string[]): Promise<void> {
     const { retentionMs } = loadConfig(this.env);
-    this.#change(() => {
+    if (entries.length > 0) this.#schema.open();
+    this.ctx.storage.transactionSync(() => {
       for (const entry of entries) this.#put(entry);
+      for (const id of gone) this.#delete(this.#rowOf(id)?.no);
     });
-    if (retentionMs === 0 || this.#hasAlarm) return;
+    if (retentionMs === 0 || this.#hasAlarm || entries.length === 0) return;
     this.#hasAlarm = true;
     if ((await this.ctx.storage.getAlarm()) === null) await this.#sweepAt(Date.now() + retentionMs);
   }
 
-  /** Removes responses. Reports from before `at` are ignored from now on. */
-  remove(ids: readonly string[], at: number): void {
-    this.#change(() => {
-      for (const id of ids) {
-        this.#removed.set(id, at);
-        this.#delete(this.#rowOf(id)?.no);
-      }
-    });
-    for (const [id, since] of this.#removed) {
-      if (this.#removed.size <= MAX_REMEMBERED && Date.now() - since < REMEMBERED_MS) break;
-      this.#removed.delete(id);
-    }
-  }
-
   /**
-   * Compares the listed responses of a home with the stored ones: gives ids that are missing (some of them, if there
-   * are many), and those that must go.
+   * Compares the listed responses of a home with the ids of the stored ones: drops those that are not stored, and gives those that are
+   * missing, or ended and listed as running; at most `MAX_MISSING`.
    */
-  compare(prefix: string, ended: readonly string[]): { missing: string[]; extra: string[] } {
-    const select = "SELECT id, status FROM response WHERE id > ? AND id < ?";
+  compare(prefix: string, ended: readonly string[], running: readonly string[]): string[] {
+    const select = "SELECT no, id, status FROM response WHERE id > ? AND id < ?";
     // No letter of an id sorts after "~".
-    const rows = this.#schema.rows<{ id: string; status: string }>(select, prefix, `${prefix}~`);
+    const rows = this.#schema.rows<{ no: number; id: string; status: string }>(select, prefix, `${prefix}~`);
     const listed = new Map(rows.map(({ id, status }) => [id, status]));
-    const kept = new Set(ended);
-    const isMissing = (id: string) => isRunning(listed.get(id) ?? "queued");
-    return {
-      missing: ended.filter(isMissing).slice(0, MAX_MISSING),
-      extra: rows.filter(({ id }) => !kept.has(id)).map(({ id }) => id),
-    };
+    const stored = new Set([...ended, ...running]);
+    const extra = rows.filter(({ id }) => !stored.has(id));
+    if (extra.length > 0) {
+      this.ctx.storage.transactionSync(() => {
+        for (const { no } of extra) this.#delete(no);
+      });
+    }
+    const missing = ended.filter((id) => isRunning(listed.get(id) ?? "queued"));
+    return [...missing, ...running.filter((id) => !listed.has(id))].slice(0, MAX_MISSING);
   }
 
   /** The bodies of a page, at most `limit`; null if `after` is not listed. */
@@ -137,7 +121,7 @@ export class ResponseIndex extends OwnedObject {
       "SELECT no FROM response WHERE no < ? ORDER BY no LIMIT ?",
       ...[this.#oldest() * PER_MS, SWEPT_AT_ONCE],
     );
-    this.#change(() => {
+    this.ctx.storage.transactionSync(() => {
       for (const { no } of expired) this.#delete(no);
     });
     const [next] = this.#schema.rows<{ no: number }>("SELECT no FROM response ORDER BY no LIMIT 1");
@@ -148,9 +132,8 @@ export class ResponseIndex extends OwnedObject {
     await this.#sweepAt(isBehind ? Date.now() + SWEEP_AGAIN_MS : Math.max(due, Date.now() + MIN_SWEEP_INTERVAL_MS));
   }
 
-  /** Removes everything. Earlier reports are ignored from now on. */
+  /** Removes everything. */
   async erase(): Promise<void> {
-    this.#erasedAt = Date.now();
     this.#hasAlarm = false;
     await this.ctx.storage.deleteAll();
     this.#schema.forget();
@@ -162,11 +145,8 @@ export class ResponseIndex extends OwnedObject {
     return retentionMs === 0 ? 0 : Date.now() - retentionMs + 1;
   }
 
-  #put({ id, createdAt, status, body, tags, text, at }: IndexEntry): void {
-    if (at <= Math.max(this.#erasedAt, this.#removed.get(id) ?? 0)) return;
+  #put({ id, createdAt, status, body, tags, text }: IndexEntry): void {
     const known = this.#rowOf(id);
-    // A late report of a run that has ended since.
-    if (known && isRunning(status) && !isRunning(known.status)) return;
     this.#delete(known?.no);
     const no = known?.no ?? this.#newNumber(createdAt);
     this.#schema.write("INSERT INTO response (no, id, status, body) VALUES (?, ?, ?, ?)", no, id, status, body);
@@ -180,8 +160,8 @@ export class ResponseIndex extends OwnedObject {
     this.#schema.write("DELETE FROM response WHERE no = ?", no);
   }
 
-  #rowOf(id: string): { no: number; status: string } | undefined {
-    return this.#schema.rows<{ no: number; status: string }>("SELECT no, status FROM response WHERE id = ?", id)[0];
+  #rowOf(id: string): { no: number } | undefined {
+    return this.#schema.rows<{ no: number }>("SELECT no FROM response WHERE id = ?", id)[0];
   }
 
   /** The next number of a millisecond, or of a later one if it has none left. */
@@ -197,11 +177,6 @@ export class ResponseIndex extends OwnedObject {
   #sweepAt(time: number): Promise<void> {
     this.#hasAlarm = true;
     return this.ctx.storage.setAlarm(time);
-  }
-
-  #change<T>(body: () => T): T {
-    this.#schema.open();
-    return this.ctx.storage.transactionSync(body);
   }
 }
 

@@ -25,6 +25,11 @@ const MAX_KNOWN = 10_000;
 /** When a tenant was seen without an endpoint, Unix milliseconds; oldest first. */
 const withoutEndpoint = new Map<string, number>();
 
+/** The notice that an object of a tenant's has ended. An event has the id of its object. `at` in Unix seconds. */
+export function noticeOf(id: string, type: WebhookEvent, at: number): WebhookNotice {
+  return { id: `evt_${id.slice(id.indexOf("_") + 1)}`, type, createdAt: at, about: id };
+}
+
 /** Tells a tenant's webhooks of an event. Rejects if they cannot be reached. */
 export async function announce(env: Env, tenant: string, notice: WebhookNotice): Promise<void> {
   const isWanted = await env.WEBHOOKS.getByName(tenant).announce(notice);

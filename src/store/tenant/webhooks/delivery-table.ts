@@ -1,4 +1,5 @@
 import type { WebhookEvent } from "@responses-edge/responses-api/platform/webhooks";
+import { MAX_ATTEMPTS, retryWaitMs } from "../../objects/outbox.ts";
 import type { Schema } from "../../objects/schema.ts";
 import type { WebhookNotice } from "./sending.ts";
 
@@ -12,18 +13,6 @@ export const DELIVERY_TABLES = [
   "CREATE INDEX delivery_due ON delivery (due) WHERE due IS NOT NULL",
   "CREATE INDEX delivery_of_endpoint ON delivery (endpoint, seq)",
 ];
-
-/** First wait after a failure; it doubles, up to the longest. */
-const RETRY_BASE_MS = 5_000;
-const RETRY_MAX_MS = 4 * 3_600_000;
-
-/** The wait after a failure that `attempts` others preceded, in milliseconds. */
-export function retryWaitMs(attempts: number): number {
-  return Math.min(RETRY_BASE_MS * 2 ** attempts, RETRY_MAX_MS);
-}
-
-/** About three days of attempts, as OpenAI makes. */
-const MAX_ATTEMPTS = 30;
 
 /** How long ended deliveries are kept, and how many of a tenant's. */
 const KEPT_MS = 30 * 24 * 3_600_000;
