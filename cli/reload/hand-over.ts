@@ -29,7 +29,7 @@ const CLOSED_AFTER_MS = 250;
  */
 const STREAMS_MS = 5_000;
 const STREAMS_LOOK_MS = 25;
-const HOLD_MS = 400;
+const HOLD_MS = 800;
 
 /** The interval of checks for clients, and the number of checks that must find none. Milliseconds. */
 const CLIENTS_LOOK_MS = 200;
