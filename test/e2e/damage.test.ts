@@ -231,7 +231,7 @@ it("is an error that names the damage, for every class, and is logged once with 
   const asRoot = { headers: { authorization: `Bearer ${ROOT}` } };
   // For each class, a request that needs its objects.
   const asked: Record<string, (openai: OpenAI) => Promise<unknown>> = {
-    Quota: (openai) => openai.responses.create({ model: "simulator", input: "Store me." }),
+    Quota: (openai) => openai.get("/organization/usage/completions?start_time=1"),
     FileDirectory: (openai) => openai.withOptions({ apiKey: LISTING }).files.list(),
     Webhooks: (openai) => openai.webhooks.list(),
     Batches: (openai) => openai.batches.list(),

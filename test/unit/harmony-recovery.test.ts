@@ -1,7 +1,7 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
-import { newTurnAddress, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
@@ -471,76 +471,5 @@ describe("a storage that cannot settle a turn", () => {
     expect(await run.kept()).toEqual(whole.kept);
     await expectWhole(run);
     expect(run.asked.length).toBe(logged.length < ids.length ? 2 : 1);
-  });
-});
-
-describe("a home from before raw messages were stored", () => {
-  const OLD_TURNS = `CREATE TABLE turns (turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
-    position INTEGER, base INTEGER, input TEXT NOT NULL, output TEXT NOT NULL, response TEXT,
-    PRIMARY KEY (turn, part)) WITHOUT ROWID`;
-
-  it("is read, continued and written", async () => {
-    const address = newTurnAddress();
-    const home = env.HOME.getByName(`tenant:${address.home}`);
-    const question = {
-      id: "msg_q",
-      type: "message",
-      role: "user",
-      status: "completed",
-      content: [{ type: "input_text", text: "Who are you?" }],
-    };
-    const said = {
-      id: "msg_a",
-      type: "message",
-      role: "assistant",
-      status: "completed",
-      content: [{ type: "output_text", text: "An old friend.", annotations: [], logprobs: [] }],
-    };
-    const head = { id: responseId(address), object: "response", status: "completed" };
-    await runInDurableObject(home, (_, { storage: { sql } }) => {
-      sql.exec(OLD_TURNS);
-      sql.exec(
-        "INSERT INTO turns VALUES (?, 0, NULL, ?, NULL, NULL, ?, ?, ?)",
-        address.turn,
-        Date.now(),
-        JSON.stringify([question]),
-        JSON.stringify([said]),
-        JSON.stringify(head),
-      );
-    });
-    await evictDurableObject(home);
-
-    expect(await home.retrieve(address.turn)).toEqual({ head: JSON.stringify(head), output: JSON.stringify([said]) });
-    expect(await home.snapshot(address.turn, [])).toMatchObject({ found: true, history: { messages: "[]" } });
-
-    const next = await Run.begin({}, newTurnAddress(address.home), address.turn);
-    const completion = await next.generation(1);
-    expect(decode(completion.prompt)).toContain(
-      "<|start|>user<|message|>Who are you?<|end|><|start|>assistant<|channel|>final<|message|>An old friend.<|end|>",
-    );
-    completion.say(idsOf(ANALYSIS + FINAL).slice(0, 12));
-    await next.logged(1);
-    await crash();
-    await next.retrieve();
-    const again = await next.generation(2);
-    const sampled = again.prompt.length - completion.prompt.length;
-    expect(sampled).toBeGreaterThan(0);
-    again.finish(idsOf(ANALYSIS + FINAL).slice(sampled));
-    expect(await next.ended()).toMatchObject({ status: "completed" });
-    await expectWhole(next);
-    expect(await next.kept()).toMatchObject({ replays: [{ item: 0 }, { item: 1 }] });
-
-    const third = await Run.begin({}, newTurnAddress(address.home), next.address.turn);
-    const prompt = decode((await third.generation(1)).prompt);
-    expect(prompt).toContain("An old friend.");
-    expect(prompt).toContain(`<|start|>assistant${FINAL.replace("<|return|>", "<|end|>")}`);
-    (await third.generation(1)).finish(idsOf(FINAL));
-    expect(await third.ended()).toMatchObject({ status: "completed" });
-    // A turn without raw messages can be written, too.
-    const sameHome = env.HOME.getByName(`tenant:${address.home}`);
-    const plain = { turn: newTurnAddress(address.home).turn, parent: address.turn, createdAt: Date.now() };
-    const settled = { ...plain, input: "[]", output: "[]", messages: null, response: JSON.stringify(head) };
-    expect(await sameHome.settle({ ...settled, lease: null })).toMatchObject({ ok: true });
-    expect(await sameHome.snapshot(plain.turn, [])).toMatchObject({ found: true, history: { messages: "[]" } });
   });
 });

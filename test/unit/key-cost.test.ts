@@ -125,7 +125,8 @@ describe("a request costs", () => {
       const stored = await send("/v1/responses", "configured", { model: "simulator", input: "Hello!" });
       expect(stored.status).toBe(200);
     }
-    expect(calls).toEqual(["lookUpTenant"]);
+    // The isolate asks for changes of the configuration from time to time.
+    expect(calls.filter((method) => method !== "overrides")).toEqual(["lookUpTenant"]);
   });
 
   it("no call with a key without counted limits", async () => {
