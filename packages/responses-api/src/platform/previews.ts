@@ -10,9 +10,31 @@ const PREVIEW_LENGTH = 160;
 /** The length of text that is searched for them, because it may begin with blanks. */
 const READ_LENGTH = 4 * PREVIEW_LENGTH;
 
+/** Most places that are tried as the beginning of an item. */
+const MAX_TRIED = 32;
+
 /** The items of a JSON array, or of its beginning. */
 export function readPrefix(json: string): ReadItem[] {
   return (parseJsonPrefix(json) as ReadItem[]).filter((item) => typeof item?.type === "string");
+}
+
+/**
+ * The items in the last `length` UTF-16 units of a JSON array. Undefined if it is shorter, if the text is cut, or if none of them is a
+ * message of the user. Parsing only the end of a long conversation makes its entry in a list cheap.
+ */
+export function readSuffix(json: string, length: number): ReadItem[] | undefined {
+  if (json.length <= length) return undefined;
+  const end = json.slice(-length);
+  // A quote within a text is escaped, so this is no text. Where it is within an item, what follows is not valid.
+  for (const { index } of end.matchAll(/\},\{"[a-z_]+":/g).take(MAX_TRIED)) {
+    try {
+      const items = JSON.parse(`[${end.slice(index + 2)}`) as ReadItem[];
+      return items.some(({ type, role }) => type === "message" && role === "user") ? items : undefined;
+    } catch {
+      // The next place may be between two items.
+    }
+  }
+  return undefined;
 }
 
 /** The last input of the model: of the user, or else of a tool. */

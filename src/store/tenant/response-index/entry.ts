@@ -1,13 +1,23 @@
 import { hashOf } from "@responses-edge/engines/hash";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { ListedResponse } from "@responses-edge/responses-api/platform/listed-response";
-import { inputPreview, messageTexts, outputPreview, readPrefix } from "@responses-edge/responses-api/platform/previews";
+import {
+  inputPreview,
+  messageTexts,
+  outputPreview,
+  readPrefix,
+  readSuffix,
+} from "@responses-edge/responses-api/platform/previews";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 
 /** A response as its tenant's index gets it. */
 
-/** UTF-16 units of input and output that are indexed, by which a search finds a response. */
+/**
+ * UTF-16 units of input and output that are read for an entry (of a long input the last ones, if they have a message of its user), and
+ * those that are indexed, by which a search finds a response.
+ */
 const READ_LENGTH = 131_072;
+const LAST_LENGTH = 16_384;
 const SEARCHED_LENGTH = 4_096;
 
 export interface IndexEntry {
@@ -49,7 +59,7 @@ export function entryOf(
   endedAt?: number | null,
 ): IndexEntry {
   const head = JSON.parse(response) as Head;
-  const asked = readPrefix(input.slice(0, READ_LENGTH));
+  const asked = readSuffix(input, LAST_LENGTH) ?? readPrefix(input.slice(0, READ_LENGTH));
   const said = readPrefix(output.slice(0, READ_LENGTH));
   const { model, status, conversation, metadata, completed_at } = head;
   const end = endedAt ?? (endedAt === undefined && completed_at !== null ? completed_at * 1000 : null);
