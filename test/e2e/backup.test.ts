@@ -104,6 +104,15 @@ beforeAll(async () => {
   for (let turn = 0; turn < 3; turn += 1) {
     ids.push((await server.openai.responses.create({ model, input: "Hello!" })).id);
   }
+  // Each home tells the list of responses and the tenant's stored amounts after its answer.
+  const toldTo = (name: string) => {
+    const folder = join(data, `responses-edge-${name}`);
+    return existsSync(folder) && readdirSync(folder).some((file) => file.endsWith(".sqlite") && file.length > 60);
+  };
+  await eventually(async () => {
+    const listed = await (await fetch(`${server.url}/responses`)).text();
+    return ids.every((id) => listed.includes(id)) && toldTo("Quota");
+  });
   await server.stop("SIGTERM");
   served = { data, ids };
 });

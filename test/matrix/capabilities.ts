@@ -29,7 +29,7 @@ export type Check = () => Promise<void>;
 export interface Capability {
   /** The classes whose objects store it. */
   stores: readonly ObjectBinding[];
-  /** What its tenant may. */
+  /** The limits and permissions of its tenant. */
   limits?: Record<string, unknown>;
   /** Stores something, uses it, and gives the check of what has to stay true. `text` is new each time. */
   use(tenant: Tenant, text: string): Promise<Check>;

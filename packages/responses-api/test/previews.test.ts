@@ -1,6 +1,6 @@
+import { readSuffix } from "@responses-edge/responses-api/platform/previews";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { readSuffix } from "../src/platform/previews.ts";
 
 describe("the last items of a long JSON array", () => {
   const text = fc.oneof(fc.string(), fc.constantFrom('},{"type":"message"', '},{"', '"},{"a":', "\\", '\\"},{"role":'));
