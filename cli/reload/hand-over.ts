@@ -17,7 +17,7 @@ const CLOSING_MS = 20_000;
 
 /** The time in which the files of closed objects may stay open, and the interval of checks. Milliseconds. */
 const FILES_MS = 2_000;
-const LOOK_MS = 5;
+const POLL_MS = 5;
 
 /** If the system does not show the open files of a process: it closes them well within this time. Milliseconds. */
 const CLOSED_AFTER_MS = 250;
@@ -28,11 +28,11 @@ const CLOSED_AFTER_MS = 250;
  * answers are held until then. Milliseconds.
  */
 const STREAMS_MS = 5_000;
-const STREAMS_LOOK_MS = 25;
+const STREAMS_POLL_MS = 25;
 const HOLD_MS = 800;
 
 /** The interval of checks for clients, and the number of checks that must find none. Milliseconds. */
-const CLIENTS_LOOK_MS = 200;
+const CLIENTS_POLL_MS = 200;
 const IDLE_LOOKS = 3;
 
 /**
@@ -67,7 +67,7 @@ export async function handOver(
 /** Makes a predecessor accept no more connections, once no client would lose a request by it. */
 export async function retire(predecessor: WorkerProcess): Promise<void> {
   const deadline = performance.now() + STREAMS_MS;
-  while ((await predecessor.tell()).streams > 0 && performance.now() < deadline) await sleep(STREAMS_LOOK_MS);
+  while ((await predecessor.tell()).streams > 0 && performance.now() < deadline) await sleep(STREAMS_POLL_MS);
   await predecessor.tell("hold");
   await sleep(HOLD_MS);
   await predecessor.tell("retire");
@@ -83,7 +83,7 @@ export async function endWithClients(worker: WorkerProcess, graceMs: number): Pr
   if (graceMs === 0) return stopped;
   let isOver = false;
   void stopped.finally(() => (isOver = true));
-  for (let idle = 0; !isOver && idle < IDLE_LOOKS; await sleep(CLIENTS_LOOK_MS, undefined, { ref: false })) {
+  for (let idle = 0; !isOver && idle < IDLE_LOOKS; await sleep(CLIENTS_POLL_MS, undefined, { ref: false })) {
     idle = openConnections(worker.pid, worker.port) === 0 ? idle + 1 : 0;
   }
   if (isOver) return stopped;
@@ -98,7 +98,7 @@ async function untilClosed(pid: number): Promise<void> {
     await sleep(CLOSED_AFTER_MS);
     return;
   }
-  for (const deadline = performance.now() + FILES_MS; performance.now() < deadline; await sleep(LOOK_MS)) {
+  for (const deadline = performance.now() + FILES_MS; performance.now() < deadline; await sleep(POLL_MS)) {
     const open = readdirSync(folder).map((descriptor) => linkOf(join(folder, descriptor)));
     if (!open.some((path) => /[0-9a-f]{64}\.sqlite$/.test(path))) return;
   }

@@ -72,9 +72,9 @@ export class Service {
 
   /**
    * Starts a Worker that replaces the serving one, and stops the old one once its clients have gone. No request fails, and
-   * none waits longer than a process takes to start. Resolves when the old one accepts no more connections. The configuration is read again (also the environment's files), and the
-   * installed version is started. Needed for changes of a Worker's bindings, which a running Worker cannot change.
-   * Simultaneous calls wait for each other. `reason` is for the log. HOST, PORT, WORKERS and STATE_DIRECTORY keep their
+   * none waits longer than a process takes to start. Resolves when the old one accepts no more connections. The
+   * configuration is read again (also the environment's files), and the installed version is started. Needed for changes
+   * of a Worker's bindings, which a running Worker cannot change. Simultaneous calls wait for each other. `reason` is for the log. HOST, PORT, WORKERS and STATE_DIRECTORY keep their
    * values. Rejects with a Refusal if the configuration is wrong or the new Worker does not start. The serving one then
    * continues.
    * With `quarantines` the files of damaged objects go into quarantine while neither process has them open.

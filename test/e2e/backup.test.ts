@@ -18,6 +18,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { backup } from "../../cli/backup/backup.ts";
 import { restore } from "../../cli/backup/restore.ts";
 import { Refusal } from "../../cli/serve/refusal.ts";
+import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { passTime } from "../workerd/process.ts";
 import { cleanUp, run as runProgram } from "./serve-support.ts";
@@ -90,7 +91,8 @@ async function eventsOf({ url }: ServedFolder, id: string): Promise<string> {
 }
 
 const model = "simulator";
-const HOMES = "responses-edge-Home";
+const HOMES = uniqueKeyOf("Home");
+const QUOTAS = uniqueKeyOf("Quota");
 
 /** Each tree of responses has an object of its own. */
 const A_HOME_EACH = { ALLOW_ANONYMOUS: "true", TREES_PER_HOME: "1" };
@@ -105,13 +107,10 @@ beforeAll(async () => {
     ids.push((await server.openai.responses.create({ model, input: "Hello!" })).id);
   }
   // Each home tells the list of responses and the tenant's stored amounts after its answer.
-  const toldTo = (name: string) => {
-    const folder = join(data, `responses-edge-${name}`);
-    return existsSync(folder) && readdirSync(folder).some((file) => file.endsWith(".sqlite") && file.length > 60);
-  };
   await eventually(async () => {
     const listed = await (await fetch(`${server.url}/responses`)).text();
-    return ids.every((id) => listed.includes(id)) && toldTo("Quota");
+    const hasQuota = existsSync(join(data, QUOTAS)) && objectsIn(data, QUOTAS).length > 0;
+    return hasQuota && ids.every((id) => listed.includes(id));
   });
   await server.stop("SIGTERM");
   served = { data, ids };
@@ -124,8 +123,9 @@ function filled(): string {
   return data;
 }
 
-const objectsIn = (folder: string) =>
-  readdirSync(join(folder, HOMES)).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+/** The files of a class's objects, by default of homes. */
+const objectsIn = (folder: string, name = HOMES) =>
+  readdirSync(join(folder, name)).filter((file) => /^[0-9a-f]{64}\.sqlite$/.test(file));
 
 describe("a backup that is made while the server writes", () => {
   it("has everything that was acknowledged before; restored runs continue by themselves to their end", async () => {

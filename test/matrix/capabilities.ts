@@ -105,7 +105,7 @@ export const CAPABILITIES: Record<string, Capability> = {
       const next = await create(tenant, `${text} 2`, { previous_response_id: first.id });
       return async () => {
         await isResponse(tenant, next.id, `${text} 2`);
-        const { input } = { input: await Array.fromAsync(tenant.openai.responses.inputItems.list(next.id)) };
+        const input = await Array.fromAsync(tenant.openai.responses.inputItems.list(next.id));
         assert.ok(JSON.stringify(input).includes(`${text} 2`));
         const last = await create(tenant, `${text} 3`, { previous_response_id: next.id });
         assert.equal(last.output_text, said(`${text} 3`));

@@ -50,7 +50,7 @@ const MAX_LIVE_RUNS = 64;
 const MAX_LIVE_LENGTH = 16 * 1024 * 1024;
 
 /** How often it is checked whether a run can be resumed. Milliseconds. */
-const LOOK_MS = 10;
+const POLL_MS = 10;
 
 export class RunHost {
   readonly #home: RunHome;
@@ -181,7 +181,7 @@ export class RunHost {
 
   /** Ends the live runs in memory where they can be resumed. Resolves when all are ended, or after `ms`. */
   async suspend(ms: number): Promise<void> {
-    for (const deadline = Date.now() + ms; ; await scheduler.wait(LOOK_MS)) {
+    for (const deadline = Date.now() + ms; ; await scheduler.wait(POLL_MS)) {
       const left = [...this.#live.values()].filter(({ freeze }) => !freeze(false));
       if (left.length === 0 || Date.now() >= deadline || processState.isEnding) return;
     }

@@ -23,7 +23,7 @@ let hasOwned = ownership === "owns";
 let isSuspending = false;
 
 /** How often a waiting call looks, and for how long. Milliseconds. */
-const LOOK_MS = 5;
+const POLL_MS = 5;
 const MAX_WAIT_MS = 60_000;
 
 export function setOwnership(next: Ownership): void {
@@ -51,7 +51,7 @@ export function ownPlace(isInner: boolean): "here" | "next" | Promise<"here" | "
 async function decided(): Promise<void> {
   for (const deadline = Date.now() + MAX_WAIT_MS; ownership === "ending" || ownership === "moving"; ) {
     if (Date.now() > deadline) throw objectUnreachable();
-    await scheduler.wait(LOOK_MS);
+    await scheduler.wait(POLL_MS);
   }
 }
 
@@ -93,7 +93,7 @@ export async function waiting<T>(promise: Promise<T>): Promise<T> {
 
 /** Resolves when no call is under way, or after `ms`. */
 export async function untilCallsEnd(ms: number): Promise<void> {
-  for (const deadline = Date.now() + ms; underWay > 0 && Date.now() < deadline; ) await scheduler.wait(LOOK_MS);
+  for (const deadline = Date.now() + ms; underWay > 0 && Date.now() < deadline; ) await scheduler.wait(POLL_MS);
 }
 
 let heldStreams = 0;
@@ -115,7 +115,7 @@ export async function released(answer: Response | Promise<Response>): Promise<Re
   const isHeld = () => !ownsObjects() && (isStream || processState.holdsAnswers) && Date.now() < processState.retiresAt;
   if (!isHeld()) return response;
   heldStreams += Number(isStream);
-  while (isHeld()) await scheduler.wait(LOOK_MS);
+  while (isHeld()) await scheduler.wait(POLL_MS);
   heldStreams -= Number(isStream);
   return response;
 }
