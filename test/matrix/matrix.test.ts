@@ -56,16 +56,19 @@ const variablesOf = (workers: number, folder: string) => ({
   ...{ STATE_DIRECTORY: folder, WORKERS: String(workers), STOP_TIMEOUT_MS: "10000" },
 });
 
-/** `fetch` on a new connection, so that any worker may answer. Where workers die it asks again until it is answered. */
+/**
+ * `fetch` on a new connection, so that any worker may answer. A lost connection is asked again, as OpenAI's clients do; that a reload
+ * loses none is a fact of its own (hand-over.test.ts). Where workers die it also asks again after an error of the server.
+ */
 const fetchWith =
   (hasDeaths: boolean): typeof fetch =>
   async (input, init) => {
     for (const deadline = Date.now() + 60_000; ; await sleep(100)) {
-      const isLast = !hasDeaths || Date.now() > deadline;
+      const isLast = Date.now() > deadline;
       try {
         const answer = await fetchAnew(input, init);
         // The object's worker has died, and starts again.
-        if (isLast || answer.status < 500) return answer;
+        if (isLast || !hasDeaths || answer.status < 500) return answer;
         await answer.body?.cancel();
       } catch (error) {
         if (isLast) throw error;
