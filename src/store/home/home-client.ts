@@ -21,10 +21,9 @@ import {
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
 import type { PastSource, ReadPast } from "../../assembly/assemble-turn.ts";
 import type { Env } from "../../env.ts";
-import type { Stub } from "../objects/objects.ts";
-import { otherWorkerOf } from "../objects/placement.ts";
+import { otherWorkerOf, type Stub } from "../objects/objects.ts";
 import { insufficientStorage, processState } from "../objects/process-state.ts";
-import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "../objects/rpc.ts";
+import { homeUrl, isRetryable, MAX_HISTORY_LENGTH } from "../objects/rpc.ts";
 import { IS_SERVED } from "../objects/workers.ts";
 import { receiveHistory } from "./conversation-lock.ts";
 import { type History, historyTooLong, readHistory } from "./history.ts";
@@ -160,11 +159,11 @@ export class HomeClient implements PastSource {
     try {
       for (;;) {
         const kept = await this.home(home).settle(turn);
+        if (kept.ok) return kept.value;
         const ticket = turn.lease?.token ?? "";
-        const enterAgain = kept.ok ? undefined : this.#entered.get(ticket);
+        const enterAgain = this.#entered.get(ticket);
         this.#entered.delete(ticket);
-        if (await enterAgain) continue;
-        return unwrap(kept);
+        if (!(await enterAgain)) throw new ApiError(kept.error);
       }
     } catch (error) {
       throw this.notTaken(home, error);

@@ -1,9 +1,8 @@
-import { type DurableObject, waitUntil } from "cloudflare:workers";
+import { type DurableObject, env as ownEnv, waitUntil } from "cloudflare:workers";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { faultOf } from "./damage.ts";
-import { type Continuation, type FileBindings, inOpenHome, mayExist, passOn } from "./open-homes.ts";
+import { type Continuation, type FileBindings, hasFile, inOpenHome, isOpen, passOn } from "./open-homes.ts";
 import { counted, ownPlace, ownsObjects } from "./ownership.ts";
-import { placeOf } from "./placement.ts";
 import { objectUnreachable } from "./process-state.ts";
 import {
   type ClassRow,
@@ -13,13 +12,14 @@ import {
   type ObjectName,
   type Repetition,
   textOf,
+  workerOf,
 } from "./registry.ts";
 import { type Answer, isRetryable, type ObjectCall, type RemoteObjects } from "./rpc.ts";
-import { atWorker, MOVED } from "./workers.ts";
+import { atWorker, homeFilesOf, MOVED, OWN_WORKER, WORKERS } from "./workers.ts";
 
 /**
  * The objects as the rest of the Worker reaches them: by stubs, whose calls find their object in whichever process it runs
- * (`placement.ts`). The platform's own namespaces are used only here and by the processes' entrypoints.
+ * (`placeOf`). The platform's own namespaces are used only here and by the processes' entrypoints.
  */
 
 /** The class of each binding. Each class adds itself, beside its declaration. */
@@ -89,16 +89,19 @@ export class Objects<Binding extends ObjectBinding> {
 
   /** The object with a name, which is created by its first call. */
   getByName(...parts: NameParts<Binding>): Stub<Binding> {
-    return new STUBS[this.#binding](this.#env, this.#name(parts), this.#isInner) as unknown as Stub<Binding>;
+    const [tenant, key]: readonly string[] = parts;
+    const object = { binding: this.#binding, tenant, key };
+    return new STUBS[this.#binding](this.#env, object, this.#isInner) as unknown as Stub<Binding>;
   }
 
   /** False of a home that has no file, so that a call would create it. True of every other object. */
   mayExist(...parts: NameParts<Binding>): boolean | Promise<boolean> {
-    return this.#binding !== "HOME" || mayExist(this.#env, this.#name(parts));
-  }
-
-  #name([tenant, key]: readonly string[]): ObjectName {
-    return { binding: this.#binding, tenant, key };
+    const { HOME, HOME_FILES: files } = this.#env;
+    if (this.#binding !== "HOME" || !files) return true;
+    const [tenant, key]: readonly string[] = parts;
+    const home: ObjectName = { binding: "HOME", tenant, key };
+    const name = textOf(home);
+    return isOpen(name) || hasFile(homeFilesOf(otherWorkerOf(home), files), HOME.idFromName(name));
   }
 }
 
@@ -153,6 +156,30 @@ export function withObjects<Env extends RawBindings>(
   return known as Omit<Env, ObjectBinding> & ObjectBindings;
 }
 
+/** The place of an object: this process, or the number of a worker. After a hand-over the own one's is that of the next process. */
+type Place = "here" | number;
+
+/**
+ * The place of an object, for a call of another object (`isInner`) or of the Worker. A promise during a hand-over; rejects
+ * with the 503 of an unreachable object if that takes too long.
+ */
+function placeOf(object: ObjectName, isInner: boolean): Place | Promise<Place> {
+  const worker = otherWorkerOf(object);
+  if (worker !== undefined) return worker;
+  const own = ownPlace(isInner);
+  if (own === "here") return own;
+  return own instanceof Promise ? own.then((place) => (place === "here" ? place : OWN_WORKER)) : OWN_WORKER;
+}
+
+/** The worker whose share has an object; undefined for this one. */
+export function otherWorkerOf(object: ObjectName): number | undefined {
+  if (WORKERS === 1) return undefined;
+  const namespaces = ownEnv as unknown as Record<string, DurableObjectNamespace>;
+  const id = namespaces[object.binding]?.idFromName(textOf(object));
+  const worker = workerOf(String(id), WORKERS);
+  return worker === OWN_WORKER ? undefined : worker;
+}
+
 /** Calls an object where it is. Repeats a repeatable call if the object's process died, or handed the object over. */
 export async function ask(env: RawBindings, call: ObjectCall): Promise<unknown> {
   for (let isAgain = false; ; ) {
@@ -175,7 +202,7 @@ export async function ask(env: RawBindings, call: ObjectCall): Promise<unknown> 
 /** Calls an object at a worker. */
 async function askAt(env: RawBindings, worker: number, call: ObjectCall): Promise<unknown> {
   const answer = await atWorker(worker, (process) => askRemote(process, call));
-  const next = continuationOf(env, call, () => true);
+  const next = call.method === "fetch" ? continuationOf(env, call, () => true) : undefined;
   if (!(next && answer instanceof Response && answer.body)) return answer;
   const { readable, writable } = new IdentityTransformStream();
   waitUntil(passOn(answer.body, writable, next).catch(() => {}));
@@ -187,10 +214,9 @@ function isReset(error: unknown): boolean {
   return typeof error === "object" && error !== null && "durableObjectReset" in error;
 }
 
-/** The function that asks for the rest of a stream, if the call has one and its object `mayHaveMoved`. */
+/** The function that asks for the rest of a `fetch`'s stream, if the call has one and its object `mayHaveMoved`. */
 function continuationOf(env: RawBindings, call: ObjectCall, mayHaveMoved: () => boolean): Continuation | undefined {
-  const [, init] = call.args as FetchArguments;
-  const { continuedAt, ...rest } = (call.method === "fetch" && init) || {};
+  const [, { continuedAt, ...rest } = {}] = call.args as FetchArguments;
   if (continuedAt === undefined) return undefined;
   return async () => {
     if (rest.signal?.aborted || !mayHaveMoved()) return undefined;
@@ -210,19 +236,18 @@ function isRepeatable({ object, method }: ObjectCall): boolean {
 export async function askHere(env: RawBindings, call: ObjectCall): Promise<unknown> {
   const { object, method } = call;
   const { binding, tenant } = object;
-  const stub = stubOf<Record<string, (...args: unknown[]) => unknown>>(env, object);
-  const asked = () => counted(() => stub[method]?.(...argumentsOf(call)));
+  const name = textOf(object);
+  const stub = env[binding].getByName(name) as unknown as Record<string, (...args: unknown[]) => unknown>;
+  const isFetch = method === "fetch";
+  const args = isFetch ? ownArguments(call) : call.args;
+  const asked = () => stub[method]?.(...args);
   try {
-    if (binding !== "HOME" || env.OPEN_FILES === undefined) return await asked();
-    return await inOpenHome(
-      env,
-      textOf(object),
-      asked,
-      continuationOf(env, call, () => !ownsObjects()),
-    );
+    if (binding !== "HOME" || env.OPEN_FILES === undefined) return await counted(asked);
+    const next = isFetch ? continuationOf(env, call, () => !ownsObjects()) : undefined;
+    return await inOpenHome(env, name, asked, next);
   } catch (error) {
     if (!ownsObjects()) throw error;
-    throw await faultOf(error, () => ({ binding, id: env[binding].idFromName(textOf(object)).toString(), tenant }));
+    throw await faultOf(error, () => ({ binding, id: env[binding].idFromName(name).toString(), tenant }));
   }
 }
 
@@ -231,8 +256,8 @@ export function stubOf<Stub>(env: RawBindings, object: ObjectName): Stub {
   return env[object.binding].getByName(textOf(object)) as unknown as Stub;
 }
 
-function argumentsOf({ method, args }: ObjectCall): unknown[] {
-  if (method !== "fetch") return args;
+/** The arguments of a `fetch` that its object gets. */
+function ownArguments({ args }: ObjectCall): FetchArguments {
   const [url, { continuedAt: _, ...init } = {}] = args as FetchArguments;
   return [url, init];
 }
@@ -247,7 +272,7 @@ const MOVED_STATUS = 421;
 async function askRemote(other: RemoteObjects, call: ObjectCall): Promise<unknown> {
   const { object, isInner } = call;
   if (call.method === "fetch") {
-    const [url, init] = argumentsOf(call) as FetchArguments;
+    const [url, init] = ownArguments(call);
     const headers = new Headers(init?.headers);
     headers.set(OBJECT_HEADER, encodeURIComponent(JSON.stringify({ object, isInner })));
     const answer = await other.fetch(url, { ...init, headers });

@@ -1,12 +1,10 @@
 import { waitUntil } from "cloudflare:workers";
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { otherWorkerOf } from "./placement.ts";
-import { type ObjectName, textOf } from "./registry.ts";
-import { homeFilesOf } from "./workers.ts";
+import { counted } from "./ownership.ts";
 
 /**
  * The open homes of this process. It keeps the process below its limit of open files, and lets a home that stores
- * nothing leave no file (docs/storage.md). Homes report their lives (`home-life.ts`).
+ * nothing leave no file (docs/storage.md). Homes report their lives (`HomeLife`).
  *
  * workerd makes the file of an object when the object starts, before any of its code runs, and closes it 10 seconds
  * after the last call. So the Worker of `serve` looks into the folder before it asks a home that may not exist, closes
@@ -133,7 +131,7 @@ export interface FilesInUse {
   homes: { limit: number; open: number };
 }
 
-let counted: { at: number; files: number | null } | undefined;
+let lastCount: { at: number; files: number | null } | undefined;
 
 /** How many homes may be open; no limit if they are not counted. */
 export async function mostOpenHomes({ OPEN_FILES, OPEN_FILE_LIST: list }: FileBindings): Promise<number> {
@@ -163,10 +161,10 @@ export async function areFilesNearlyUsed(bindings: FileBindings): Promise<boolea
 async function countFiles(list: Fetcher | undefined, maxAge: number): Promise<number | null> {
   if (!list) return null;
   const at = Date.now();
-  if (counted && at - counted.at < maxAge) return counted.files;
+  if (lastCount && at - lastCount.at < maxAge) return lastCount.files;
   const answer = await list.fetch("http://open-file-list/");
-  counted = { at, files: answer.ok ? (await answer.json<unknown[]>()).length : null };
-  return counted.files;
+  lastCount = { at, files: answer.ok ? (await answer.json<unknown[]>()).length : null };
+  return lastCount.files;
 }
 
 /** Tells whether a home has a file. */
@@ -201,12 +199,6 @@ const POLL_MS = 10;
 /** Homes by the names of their objects, as far as closing them needs them. */
 export type Homes = FileBindings & { readonly HOME: Pick<DurableObjectNamespace, "getByName" | "idFromName"> };
 
-/** False of a home that has no file: it does not exist, and a call would create it. */
-export function mayExist({ HOME, HOME_FILES: files }: Homes, home: ObjectName): boolean | Promise<boolean> {
-  const name = textOf(home);
-  return !files || isOpen(name) || hasFile(homeFilesOf(otherWorkerOf(home), files), HOME.idFromName(name));
-}
-
 /**
  * Makes a call of a home, which it opens. The call ends when its answer is there, or the last byte of its answer's body. A
  * home that stores nothing after its last call loses its file. Throws the 503 of a process that has as many homes open as
@@ -234,7 +226,7 @@ async function answerIn<T>(
 ): Promise<Awaited<T>> {
   let delivery: Promise<void> | undefined;
   try {
-    const answer = await call();
+    const answer = await counted(call);
     if (!(answer instanceof Response && answer.body)) return answer;
     // If the home closed while its bytes are being sent, they would break off.
     const { readable, writable } = new IdentityTransformStream();
