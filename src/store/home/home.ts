@@ -14,10 +14,9 @@ import { answerEvents, ReaderCount } from "./event-reader.ts";
 import type { History } from "./history.ts";
 import { conversationHistory, historyOfRun, type ItemKey, type Snapshot, snapshot } from "./history-reader.ts";
 import { type ImportAnswer, type ImportPart, importPart } from "./home-import.ts";
-import { HomeLife } from "./home-life.ts";
 import { exportLines } from "./home-lines.ts";
 import { type Conversation, HomeRows, type IdempotencyClaim } from "./home-rows.ts";
-import { Housekeeping, oldestOf } from "./housekeeping.ts";
+import { HomeLife, Housekeeping, oldestOf } from "./housekeeping.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts";
 import { type LiveRunFacts, ResponseReader, treePage } from "./response-reader.ts";
 import { admitRun, RunHost } from "./run-host.ts";
@@ -46,20 +45,19 @@ export class Home extends OwnedObject {
 
   constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "HOME");
-    const config = () => loadConfig(this.env);
     const waitUntil = (promise: Promise<unknown>) => this.#life.waitUntil(promise);
     const { tenant = "", key: address = "" } = this.named;
     const name = state.id.toString();
     const wake = (at: number) => waitUntil(this.#housekeeping.wake(at));
     const rows = new HomeRows(
       state.storage,
-      () => oldestOf(config()),
+      () => oldestOf(loadConfig(this.env)),
       { tenant, home: address },
       { env: this.env, wake },
     );
     const sockets = new LeaseSockets(state);
     const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
-    const maxOpen = () => config().maxOpenConversationsPerTenant;
+    const maxOpen = () => loadConfig(this.env).maxOpenConversationsPerTenant;
     const conversation = new ConversationTurns(rows, lock, sockets, maxOpen);
     this.#rows = rows;
     this.#conversation = conversation;
@@ -76,8 +74,8 @@ export class Home extends OwnedObject {
       settle: (settled, result) => settleRun(this.#settling, settled, result),
     });
     this.#responses = new ResponseReader(rows, this.#runs);
-    this.#housekeeping = new Housekeeping(state.storage, rows, this.#runs, config);
-    this.#settling = { tenant, config, rows, conversation, housekeeping: this.#housekeeping, waitUntil };
+    this.#housekeeping = new Housekeeping(state.storage, rows, this.#runs, this.env);
+    this.#settling = { tenant, env: this.env, rows, conversation, housekeeping: this.#housekeeping, waitUntil };
     this.#life = new HomeLife(state, this.env, rows, this.#housekeeping, conversation, sockets);
   }
 

@@ -5,7 +5,8 @@ import { isKept } from "@responses-edge/responses-api/items/registry";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Outcome } from "@responses-edge/turn/decide";
 import type { TurnResult } from "@responses-edge/turn/turn";
-import type { Config } from "../../config/index.ts";
+import { loadConfig } from "../../config/index.ts";
+import type { Env } from "../../env.ts";
 import type { RunUse } from "../limits/run-quota.ts";
 import type { Cell } from "../objects/row-pieces.ts";
 import { type Result, refused } from "../objects/rpc.ts";
@@ -41,7 +42,7 @@ const LENGTH_PER_UNIT = 200;
 /** The parts of its home that settling a turn needs. */
 interface Settling {
   tenant: string;
-  config: () => Config;
+  env: Env;
   rows: HomeRows;
   conversation: ConversationTurns;
   housekeeping: Housekeeping;
@@ -85,9 +86,9 @@ export function settleRun(
   { spec, base, used, endLog }: RunToSettle,
   { outcome, closed }: TurnResult,
 ): number {
-  const { config, rows, housekeeping, waitUntil } = home;
+  const { env, rows, housekeeping, waitUntil } = home;
   const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
-  const hasWebhook = spec.request.background === true && isAnnounced(config(), spec.tenant);
+  const hasWebhook = spec.request.background === true && isAnnounced(loadConfig(env), spec.tenant);
   const input = JSON.stringify(spec.input.filter(isKept));
   const taken = rows.transaction(() => {
     const log = endLog();
