@@ -1,5 +1,5 @@
 import type { Fetch } from "@responses-edge/outgoing-fetch/guarded";
-import type { Connect } from "@responses-edge/outgoing-fetch/socket/connection";
+import type { Connector } from "@responses-edge/outgoing-fetch/socket/connection";
 
 /**
  * The ways out of this server. The global `fetch` asks addresses that clients name; a self-hosted server confines it to public addresses
@@ -15,16 +15,15 @@ export function withoutRedirects(send: Fetch): Fetch {
 }
 
 /** The binding PRIVATE_NETWORK: a service that also reaches private addresses. Cloudflare has none. */
-export interface PrivateNetwork {
+export interface PrivateNetwork extends Connector {
   fetch: Fetch;
-  connect: Connect;
 }
 
 /** Reaches the addresses that the operator has configured. */
 export interface OperatorNetwork {
   fetch: Fetch;
-  /** Undefined: the global `connect`. */
-  connect: Connect | undefined;
+  /** Undefined: the global `connect` opens sockets. */
+  connector: Connector | undefined;
 }
 
 /** The global `fetch`. */
@@ -32,9 +31,6 @@ export const publicFetch: Fetch = (url, init) => fetch(url, { ...init, redirect:
 
 /** The network of an environment's binding; without one, the network that all requests use. */
 export function operatorNetwork({ PRIVATE_NETWORK: network }: { PRIVATE_NETWORK?: PrivateNetwork }): OperatorNetwork {
-  if (!network) return { fetch: publicFetch, connect: undefined };
-  return {
-    fetch: (url, init) => network.fetch(url, { ...init, redirect: "manual" }),
-    connect: (address, options) => network.connect(address, options),
-  };
+  if (!network) return { fetch: publicFetch, connector: undefined };
+  return { fetch: (url, init) => network.fetch(url, { ...init, redirect: "manual" }), connector: network };
 }

@@ -151,7 +151,7 @@ function toServer(
     baseUrl: baseUrlOf(given),
     fetch: binding ?? network.fetch,
     transport,
-    connect: network.connect,
+    connector: network.connector,
     /** A server without its own key gets the key that all servers share. `null` in its secrets means no key. */
     apiKey: hasAuthorization ? undefined : ownKey === undefined ? sharedKey : (ownKey ?? undefined),
     headers,

@@ -150,7 +150,7 @@ export class ModelServer {
     body?: Body,
     { contentType = "application/json", isTokenStream }: RequestOptions = {},
   ): Promise<Response> {
-    const { baseUrl, fetch, transport, connect, apiKey, headers: own } = this.config;
+    const { baseUrl, fetch, transport, connector, apiKey, headers: own } = this.config;
     const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
     const headers: Record<string, string> = { accept: "text/event-stream, application/json", ...own };
     if (body !== undefined) headers["content-type"] = contentType;
@@ -159,7 +159,7 @@ export class ModelServer {
     if (trace) Object.assign(headers, trace());
     if (apiKey) headers.authorization = `Bearer ${apiKey}`;
     const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
-    if (transport === "socket" || (transport === "mixed" && isTokenStream)) return socketFetch(url, request, connect);
+    if (transport === "socket" || (transport === "mixed" && isTokenStream)) return socketFetch(url, request, connector);
     return fetch(url, request);
   }
 

@@ -1,5 +1,5 @@
 import type { Fetch } from "@responses-edge/outgoing-fetch/guarded";
-import type { Connect } from "@responses-edge/outgoing-fetch/socket/connection";
+import type { Connector } from "@responses-edge/outgoing-fetch/socket/connection";
 import type { EngineName } from "@responses-edge/turn/contract/engine";
 import type { DialectName } from "./dialects/dialect.ts";
 
@@ -18,8 +18,8 @@ export interface ModelServerConfig {
   /** Does not follow redirects. */
   fetch: Fetch;
   transport: Transport;
-  /** Opens a socket; undefined: the global `connect`. */
-  connect: Connect | undefined;
+  /** Opens sockets; undefined: the global `connect` does. */
+  connector: Connector | undefined;
   apiKey: string | undefined;
   /** Further headers for an access proxy before the server, by lower-case names. */
   headers: Readonly<Record<string, string>>;

@@ -156,12 +156,11 @@ export interface AnswerReader {
   readonly isFinished: boolean;
   /** The rest of the answer is not wanted. */
   readonly isOver: boolean;
+  /** Adds the deltas of some payloads to `deltas`, up to a faulty one, whose fault it gives, also as a promise. */
+  readAll(payloads: readonly string[], deltas: ModelDelta[]): unknown;
   /** Adds the deltas of the end of a stream. */
   end(deltas: ModelDelta[]): void;
 }
-
-/** Adds the deltas of some payloads to `deltas`, up to a faulty one, whose fault it gives, also as a promise. */
-export type ReadAll = (payloads: readonly string[], deltas: ModelDelta[]) => unknown;
 
 /**
  * The deltas of a streamed answer, for each read those that it has completed. Earlier deltas count, even if a fault comes in the same read.
@@ -170,14 +169,13 @@ export type ReadAll = (payloads: readonly string[], deltas: ModelDelta[]) => unk
 export async function* streamedAnswer(
   reads: AsyncIterable<Uint8Array>,
   reader: AnswerReader,
-  readAll: ReadAll,
   signal: AbortSignal,
 ): AsyncGenerator<ModelDelta[]> {
   const decoder = new SseDecoder();
   try {
     for await (const bytes of reads) {
       const deltas: ModelDelta[] = [];
-      const fault = await readAll(decoder.push(bytes), deltas);
+      const fault = await reader.readAll(decoder.push(bytes), deltas);
       if (deltas.length > 0) yield deltas;
       if (fault) throw fault;
       // Leaving closes the upstream request.
@@ -188,7 +186,7 @@ export async function* streamedAnswer(
     if (!reader.isFinished || signal.aborted) throw error;
   }
   const deltas: ModelDelta[] = [];
-  const fault = reader.isOver ? undefined : await readAll(decoder.end(), deltas);
+  const fault = reader.isOver ? undefined : await reader.readAll(decoder.end(), deltas);
   reader.end(deltas);
   if (deltas.length > 0) yield deltas;
   if (fault) throw fault;

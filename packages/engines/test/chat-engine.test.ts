@@ -26,7 +26,7 @@ function poolOf(...answers: Answer[]): { upstream: Upstream; asked: string[] } {
         asked.push(`${index}`);
         return answer();
       },
-      ...{ transport: "fetch", connect: undefined, apiKey: undefined, headers: {}, weight: 1, drains: false },
+      ...{ transport: "fetch", connector: undefined, apiKey: undefined, headers: {}, weight: 1, drains: false },
       ...{ keepsConversations: true, models: undefined, engine: undefined, salted: true, dialect: "vllm" },
       sharesCache: false,
     };

@@ -2,12 +2,12 @@ import type { Connection } from "@responses-edge/outgoing-fetch/socket";
 import {
   ChunkedFraming,
   endOfHead,
-  exchange,
   Http1Error,
   MAX_HEAD_BYTES,
   parseHead,
   readerOf,
   requestText,
+  socketFetch,
 } from "@responses-edge/outgoing-fetch/socket";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -54,7 +54,7 @@ interface Asked {
 
 function ask({ connection }: ReturnType<typeof connectionOf>, asked: Asked = {}, url = "http://vllm:8000/v1/models") {
   const { method = "GET", headers = {}, signal = new AbortController().signal, body } = asked;
-  return exchange(() => connection, new URL(url), { method, headers, body, signal });
+  return socketFetch(url, { method, headers, body, signal }, { connect: () => connection });
 }
 
 /** Reads a body to its end, or to the loss of its connection. */

@@ -27,8 +27,8 @@ import type { ChatConfig } from "../settings.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
 import { malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
-import { deliveryOf, type ReadAll, streamedAnswer } from "../vllm-stream.ts";
-import { ChunkReader, readPayloads } from "./chunks.ts";
+import { deliveryOf, streamedAnswer } from "../vllm-stream.ts";
+import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
 import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
@@ -211,8 +211,7 @@ export class ChatEngine implements Engine {
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
     if (type.includes("text/event-stream")) {
-      const readAll: ReadAll = (payloads, deltas) => readPayloads(reader, payloads, deltas);
-      return streamedAnswer(this.#upstream.reads(response, signal), reader, readAll, signal);
+      return streamedAnswer(this.#upstream.reads(response, signal), reader, signal);
     }
     await response.body?.cancel();
     throw malformedAnswer();

@@ -17,7 +17,7 @@ import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
 
 /**
- * All of vLLM's fields except `stop`, which vLLM would find in reasoning and calls, too: `answer-text.ts` handles it.
+ * All of vLLM's fields except `stop`, which vLLM would find in reasoning and calls, too: `AnswerText` handles it.
  */
 const PASSED_THROUGH = (Object.keys(vllmFields) as (keyof typeof vllmFields)[]).filter((field) => field !== "stop");
 

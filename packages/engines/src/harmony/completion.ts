@@ -18,6 +18,7 @@ import { stopStringsOf } from "../stop-strings.ts";
 import { type AnswerReader, toUsage, type VllmUsage } from "../vllm-stream.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
 import type { FunctionNames } from "./function-names.ts";
+import { loadTokenizer } from "./load-tokenizer.ts";
 import { toTokenLogprobs } from "./logprobs.ts";
 import { toRawMessage } from "./raw-messages.ts";
 import { boundTo } from "./structural-tag.ts";
@@ -127,11 +128,27 @@ export class Completion implements AnswerReader {
     this.#finish = "length";
   }
 
+  async readAll(payloads: readonly string[], out: ModelDelta[]): Promise<unknown> {
+    try {
+      for (const payload of payloads) {
+        // Later tokens of the server are not wanted, and do not count.
+        if (this.isOver) break;
+        if (payload === "[DONE]") continue;
+        if (!this.#read(payload, out)) this.#readExactly(await loadTokenizer(), out);
+      }
+    } catch (fault) {
+      return fault;
+    } finally {
+      this.#flushSampled(out);
+    }
+    return undefined;
+  }
+
   /**
-   * Reads an event into `out`. False if only a tokenizer can read it; `readExactly` then does. Throws ApiError as
+   * Reads an event into `out`. False if only a tokenizer can read it; `#readExactly` then does. Throws ApiError as
    * `readCompletionChunk` does.
    */
-  read(payload: string, out: ModelDelta[]): boolean {
+  #read(payload: string, out: ModelDelta[]): boolean {
     const chunk = readCompletionChunk(payload, this.#prompt.request);
     this.#promptTokens ||= chunk.promptTokens ?? 0;
     if (chunk.usage) this.#usage = chunk.usage;
@@ -147,7 +164,7 @@ export class Completion implements AnswerReader {
     return pieces !== undefined;
   }
 
-  readExactly(tokenizer: Tokenizer, out: ModelDelta[]): void {
+  #readExactly(tokenizer: Tokenizer, out: ModelDelta[]): void {
     const chunk = this.#unread;
     this.#unread = undefined;
     this.#reader.useTokenizer(tokenizer);
@@ -183,7 +200,7 @@ export class Completion implements AnswerReader {
   }
 
   /** Adds the samples since the last call to `out`. */
-  flushSampled(out: ModelDelta[]): void {
+  #flushSampled(out: ModelDelta[]): void {
     if (!this.#unlogged) return;
     out.push({ kind: "sampled", sampled: this.#unlogged });
     this.#unlogged = undefined;

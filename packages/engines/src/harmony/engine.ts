@@ -32,7 +32,7 @@ import { refuseBadFormats } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";
 import type { Upstream } from "../upstream.ts";
 import { malformedAnswer } from "../upstream-faults.ts";
-import { deliveryOf, type ReadAll, streamedAnswer } from "../vllm-stream.ts";
+import { deliveryOf, streamedAnswer } from "../vllm-stream.ts";
 import { Completion } from "./completion.ts";
 import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -117,8 +117,7 @@ export class HarmonyEngine implements Engine {
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, completion, signal);
     if (type.includes("text/event-stream")) {
-      const readAll: ReadAll = (payloads, deltas) => readPayloads(completion, payloads, deltas);
-      return streamedAnswer(this.#upstream.reads(response, signal), completion, readAll, signal);
+      return streamedAnswer(this.#upstream.reads(response, signal), completion, signal);
     }
     await response.body?.cancel();
     throw malformedAnswer();
@@ -216,7 +215,7 @@ export class HarmonyEngine implements Engine {
   /** A whole answer: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
   async *#wholeAnswer(response: Response, completion: Completion, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const deltas: ModelDelta[] = [];
-    const fault = await readPayloads(completion, [await this.#upstream.text(response, signal)], deltas);
+    const fault = await completion.readAll([await this.#upstream.text(response, signal)], deltas);
     completion.end(deltas);
     if (fault || !completion.isFinished) throw fault ?? malformedAnswer();
     yield deltas;
@@ -228,27 +227,6 @@ async function* endOf(completion: Completion, promptIds: readonly number[]): Asy
   const deltas: ModelDelta[] = [];
   completion.end(deltas, promptIds.length);
   yield deltas;
-}
-
-/** Adds the deltas of some payloads to `deltas`, up to a faulty one, whose fault it gives. */
-async function readPayloads(
-  completion: Completion,
-  payloads: readonly string[],
-  deltas: ModelDelta[],
-): Promise<unknown> {
-  try {
-    for (const payload of payloads) {
-      // Later tokens of the server are not wanted, and do not count.
-      if (completion.isOver) break;
-      if (payload === "[DONE]") continue;
-      if (!completion.read(payload, deltas)) completion.readExactly(await loadTokenizer(), deltas);
-    }
-  } catch (fault) {
-    return fault;
-  } finally {
-    completion.flushSampled(deltas);
-  }
-  return undefined;
 }
 
 /**

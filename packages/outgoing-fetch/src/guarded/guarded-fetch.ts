@@ -304,9 +304,11 @@ function seconds(ms: number): string {
 
 /** The promise, or the signal's reason as soon as it is aborted, because some operations ignore their signal. */
 export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  // The loser of the race may fail later, without a handler.
-  promise.catch(() => {});
-  if (signal.aborted) throw signal.reason;
+  if (signal.aborted) {
+    // It may fail later, without a handler.
+    promise.catch(() => {});
+    throw signal.reason;
+  }
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   const onAbort = () => reject(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });

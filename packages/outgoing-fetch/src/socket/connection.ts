@@ -5,8 +5,10 @@ export interface Connection {
   close(): Promise<void>;
 }
 
-/** As `connect()` of `cloudflare:sockets`. */
-export type Connect = (
-  address: { hostname: string; port: number },
-  options: { secureTransport: "on" | "off"; allowHalfOpen: boolean },
-) => Connection;
+/** Opens connections, as `cloudflare:sockets` does, or a service. */
+export interface Connector {
+  connect(
+    address: { hostname: string; port: number },
+    options: { secureTransport: "on" | "off"; allowHalfOpen: boolean },
+  ): Connection;
+}

@@ -1,7 +1,7 @@
-import { connect as globalConnect } from "cloudflare:sockets";
+import { connect } from "cloudflare:sockets";
 import { Buffer } from "node:buffer";
 import { BUFFER_BYTES, type ByteReader, NO_BYTES, ReadPace, setTellingTimeout, streamOf } from "./byte-reader.ts";
-import type { Connect, Connection } from "./connection.ts";
+import type { Connection, Connector } from "./connection.ts";
 import {
   endOfHead,
   type Framing,
@@ -31,25 +31,21 @@ export interface SocketRequest {
  * Requests like `fetch`, and follows no redirect. Its body's reader is the socket's own (`readerOf`). Rejects if the
  * server is not reachable or does not answer in HTTP/1.1, and with the signal's reason when that is aborted.
  */
-export function socketFetch(url: string, request: SocketRequest, connect: Connect = globalConnect): Promise<Response> {
-  const { hostname, port, protocol } = new URL(url);
-  const isSecure = protocol === "https:";
-  const open = () =>
-    connect(
-      { hostname, port: Number(port) || (isSecure ? 443 : 80) },
-      // The end of the answer closes the connection; if the server ends it, its reader closes it.
-      { secureTransport: isSecure ? "on" : "off", allowHalfOpen: true },
-    );
-  return exchange(open, new URL(url), request);
-}
-
-/** The same over a connection that `open` gives. */
-export async function exchange(open: () => Connection, url: URL, request: SocketRequest): Promise<Response> {
-  const { method, headers, body, signal } = request;
-  const text = new TextEncoder().encode(requestText(method, url, headers, body));
+export async function socketFetch(
+  url: string,
+  { method, headers, body, signal }: SocketRequest,
+  connector: Connector = { connect },
+): Promise<Response> {
+  const target = new URL(url);
+  const isSecure = target.protocol === "https:";
+  const text = new TextEncoder().encode(requestText(method, target, headers, body));
   const bytes = typeof body === "object" ? Buffer.concat([text, body]) : text;
   signal.throwIfAborted();
-  const connection = open();
+  const connection = connector.connect(
+    { hostname: target.hostname, port: Number(target.port) || (isSecure ? 443 : 80) },
+    // The end of the answer closes the connection; if the server ends it, its reader closes it.
+    { secureTransport: isSecure ? "on" : "off", allowHalfOpen: true },
+  );
   const close = () => void connection.close().catch(() => {});
   // Closing a connection that is not yet made does not end its reads.
   const aborted = Promise.withResolvers<never>();
@@ -91,7 +87,11 @@ async function readAnswer(connection: Connection, method: string, close: () => v
       searched = end === -1 ? bytes.length : 0;
       if (end === -1) break;
       const head = parseHead(bytes.subarray(0, end), method);
-      if (head) return toResponse(head, new SocketBody(reader, bytes.subarray(end), head, close));
+      if (head) {
+        const { status, headers } = head;
+        const body = new SocketBody(reader, bytes.subarray(end), head, close);
+        return new Response(NULL_BODY_STATUSES.has(status) ? null : streamOf(body), { status, headers });
+      }
       start += end;
     }
     if (length < buffer.byteLength) continue;
@@ -100,10 +100,6 @@ async function readAnswer(connection: Connection, method: string, close: () => v
     new Uint8Array(larger).set(new Uint8Array(buffer));
     buffer = larger;
   }
-}
-
-function toResponse({ status, headers }: Head, body: SocketBody): Response {
-  return new Response(NULL_BODY_STATUSES.has(status) ? null : streamOf(body), { status, headers });
 }
 
 /** A body as it arrives over a connection. The framing is removed in place. */
