@@ -7,6 +7,7 @@ import type { Env } from "../env.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
 import { keyCache, newIdentity } from "../store/deployment/keys/key-cache.ts";
 import type { Admin, AppEnv, Authenticated } from "./app-env.ts";
+import { wrongType } from "./body.ts";
 import { signedIn } from "./console-session.ts";
 import { hasJwtForm, jwtVerifier, type TokenHolder } from "./jwt.ts";
 
@@ -161,4 +162,83 @@ export function checkMetricsToken(header: string | undefined, { telemetry, allow
   const digest = createHash("sha256").update(token).digest();
   if (token !== "" && expected && timingSafeEqual(digest, expected)) return;
   throw unauthorized("Incorrect token provided for the metrics (PROMETHEUS_TOKEN).", "invalid_api_key");
+}
+
+/**
+ * Protection from pages in a browser of the same machine where there are no keys (local development). Any site may send
+ * requests to localhost, and a site whose name resolves to 127.0.0.1 (DNS rebinding) may read the answers.
+ */
+
+/** The names under which a machine reaches itself, as the URL parser writes them. */
+const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
+
+/**
+ * The accepted values of `Sec-Fetch-Site` (Fetch Metadata Request Headers §2.4). `same-site` is a page of this machine
+ * on another port: its host was checked, and sites do not tell ports apart.
+ */
+const LOCAL_SITES = new Set(["same-origin", "same-site", "none"]);
+
+const METHODS_WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
+
+const JSON_TYPE = /^application\/(json|[\w.+-]+\+json)\s*(;|$)/i;
+
+/**
+ * Refuses requests that a page of another host may have sent, on every path, if there are no keys: 403
+ * `browser_request_refused`. If there are keys, the operator decides which pages know one.
+ */
+export function refuseForeignPages(context: Context<AppEnv>): void {
+  if (!servesWithoutKeys(context)) return;
+  const { headers, url } = context.req.raw;
+  const host = headers.get("host");
+  const origin = headers.get("origin");
+  const site = headers.get("sec-fetch-site");
+  if (!isLocal(url) || (host !== null && !isLocal(`http://${host}`))) throw refused("Host");
+  if (origin !== null && !isLocal(origin)) throw refused("Origin");
+  if (site !== null && !LOCAL_SITES.has(site)) throw refused("Sec-Fetch-Site");
+}
+
+/**
+ * Throws the 415 of a body whose type is not JSON. A browser sends other types to any site without asking it first. An
+ * empty body that may be absent needs no type (the SDKs cancel without one), except from a browser where there are no keys.
+ */
+export function requireJsonBody(context: Context<AppEnv>, mayBeAbsent: boolean): void {
+  const { method, body, headers } = context.req.raw;
+  const type = headers.get("content-type");
+  if (!METHODS_WITH_BODY.has(method) || JSON_TYPE.test(type ?? "")) return;
+  const isEmpty = body === null || headers.get("content-length") === "0";
+  // Node's `fetch` sends `Sec-Fetch-Mode`, and neither of the other headers.
+  const isFromBrowser = headers.has("origin") || headers.has("sec-fetch-site");
+  const isBare = isEmpty && type === null && !(isFromBrowser && servesWithoutKeys(context));
+  if (!mayBeAbsent || !isBare) throw wrongType("application/json");
+}
+
+/** True if this server serves everyone who reaches it. A misconfigured server serves nobody. */
+function servesWithoutKeys(context: Context<AppEnv>): boolean {
+  try {
+    const { wantsKeys, allowAnonymous } = loadConfig(context.env);
+    return !wantsKeys && allowAnonymous;
+  } catch {
+    return false;
+  }
+}
+
+/** The last URL of this machine, up to its path. Most requests have the same one. */
+let lastLocal: string | undefined;
+
+function isLocal(url: string): boolean {
+  const path = url.indexOf("/", "https://".length);
+  const origin = path === -1 ? url : url.slice(0, path);
+  if (origin === lastLocal) return true;
+  const { protocol = "", hostname = "" } = URL.parse(url) ?? {};
+  const is = /^https?:$/.test(protocol) && LOCAL_HOSTS.has(hostname);
+  if (is) lastLocal = origin;
+  return is;
+}
+
+/** The 403 of a request whose header shows that it is not from this machine. */
+function refused(header: string): ApiError {
+  const message =
+    `This server has no API keys and serves only this machine, but the header '${header}' names another. ` +
+    "To serve others, set API_KEYS (see README, 'API keys').";
+  return new ApiError({ status: 403, message, code: "browser_request_refused" });
 }

@@ -6,8 +6,7 @@ import { countedWork, countRequest } from "../api/limit-reservation.ts";
 import type { Config } from "../config/index.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
-import { checkMetricsToken, setAuthenticated } from "./auth.ts";
-import { requireJsonBody } from "./browser-guard.ts";
+import { checkMetricsToken, requireJsonBody, setAuthenticated } from "./auth.ts";
 import { identityOf, requireAdminApi, requireRole } from "./caller.ts";
 import type { Operation } from "./openapi/operation.ts";
 
@@ -161,7 +160,8 @@ async function checkAccess(context: Context<AppEnv>, { access, openedBy, roles =
 async function answerCounted(context: Context<AppEnv>, endpoint: Endpoint): Promise<Response> {
   const { operation, query } = endpoint;
   const { counted, body } = operation;
-  if (body === undefined || body.type === "application/json") requireJsonBody(context);
+  if (body === undefined) requireJsonBody(context, true);
+  else if (body.type === "application/json") requireJsonBody(context, body.isOptional === true);
   const { identity, admin } = (counted && context.get("authenticated")) ?? {};
   // An administrator's reads are not counted.
   const isFree = operation.access === "tenant or root" && admin !== undefined;
