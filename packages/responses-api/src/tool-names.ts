@@ -18,11 +18,6 @@ export function hostedKey(tool: Tool | ChosenTool): string | undefined {
 type NotHosted = Exclude<Tool, { type: HostedType }>;
 type RunByClient = Exclude<NotHosted, { type: "namespace" }>;
 
-/** Tells whether the client runs a tool, or all tools of a namespace. */
-function isForClient(tool: Tool): tool is NotHosted {
-  return hostedKey(tool) === undefined;
-}
-
 export interface ClientTool {
   /** The name by which a model calls it. */
   flatName: string;
@@ -98,7 +93,9 @@ export class ClientTools {
 
   constructor(tools: readonly Tool[]) {
     const listed: ClientTool[] = [];
-    for (const [index, tool] of tools.entries()) if (isForClient(tool)) listed.push(...clientToolsOf(tool, index));
+    for (const [index, tool] of tools.entries()) {
+      if (hostedKey(tool) === undefined) listed.push(...clientToolsOf(tool as NotHosted, index));
+    }
     this.listed = listed;
     this.byName = new Map(listed.map((tool) => [tool.flatName, tool]));
     this.all = [...this.byName.values()];
