@@ -1,3 +1,4 @@
+import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { overLostConnections } from "@responses-edge/engines/lost-connection";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
@@ -23,7 +24,6 @@ import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { Engine, Prompt } from "@responses-edge/turn/contract/engine";
 import { tokensOf } from "@responses-edge/turn/contract/measurements";
 import { NO_USAGE } from "@responses-edge/turn/response";
-import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/run-calls";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
 import { tellRequest } from "../telemetry/content-log.ts";
 import { acceptCreate, prepareTurn } from "./creation.ts";
@@ -67,7 +67,7 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
   const answers: Decision["answers"] = [];
   let status: "failed" | "completed" = "failed";
   try {
-    await forEachAtOnce([...questions.entries()], MAX_CONCURRENT_CALLS, async ([index, question]) => {
+    await forEachAtOnce([...questions.entries()], async ([index, question]) => {
       answers[index] = answerOf(question, await model.probabilities(question, optionsOf(question)));
     });
     status = "completed";

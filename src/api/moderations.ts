@@ -1,3 +1,4 @@
+import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
@@ -5,7 +6,6 @@ import { newModerationId } from "@responses-edge/responses-api/ids";
 import { type Moderation, moderationRequest } from "@responses-edge/responses-api/moderations";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { GuardFault, type Judgement, moderationFields } from "@responses-edge/turn/guard-models";
-import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/run-calls";
 import { judge } from "../assembly/guard.ts";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import type { Config } from "../config/index.ts";
@@ -38,7 +38,7 @@ export async function moderate(caller: Caller, body: unknown): Promise<Moderatio
   let used = 0;
   const asked = async () => {
     const judgements: Judgement[] = [];
-    await forEachAtOnce([...texts.entries()], MAX_CONCURRENT_CALLS, async ([index, text]) => {
+    await forEachAtOnce([...texts.entries()], async ([index, text]) => {
       const judged = { side: "input" as const, text, images: images.map(({ url }) => url) };
       judgements[index] = await judge(judged, tenant, config, signal);
     });

@@ -1,4 +1,5 @@
 import { createHmac } from "node:crypto";
+import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { type CreateRequest, conversationOf } from "@responses-edge/responses-api/create-bodies";
 import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, type Item, isTextOnly } from "@responses-edge/responses-api/items/registry";
@@ -12,7 +13,6 @@ import type { TurnPast, TurnSecrets } from "@responses-edge/turn/options";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { checkCallPairs, makePrompt } from "@responses-edge/turn/prompt";
 import { MAX_FRUITLESS } from "@responses-edge/turn/resume";
-import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/run-calls";
 import { openReasoning } from "@responses-edge/turn/sealed-content/sealed-reasoning";
 import { compactionCodec, createSealer } from "@responses-edge/turn/sealed-content/sealer";
 import type { TurnState } from "@responses-edge/turn/state";
@@ -148,7 +148,7 @@ export async function assemblePrompt(
 /** Lists the tools of all servers that have not been listed. Rejects with the signal's reason when it is aborted. */
 async function listTools(tools: JoinedSession, signal: AbortSignal): Promise<void> {
   try {
-    await forEachAtOnce([...tools.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
+    await forEachAtOnce([...tools.unlisted], async (server) => {
       await server.list(signal);
     });
   } finally {

@@ -1,6 +1,10 @@
+import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
+import { traceparent } from "@responses-edge/otlp";
 import type { ItemEvent, Unnumbered } from "@responses-edge/responses-api/items/events";
 import { isServerCall, type ServerCall } from "@responses-edge/responses-api/items/registry";
 import { isJson } from "@responses-edge/responses-api/json";
+import type { ToolExchange } from "./contract/engine.ts";
+import { beginToolCall, endToolCall } from "./contract/measurements.ts";
 import type { CallItem, Plugins } from "./contract/plugin.ts";
 import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "./contract/tool-session.ts";
 import type { TurnOptions } from "./options.ts";
@@ -196,6 +200,58 @@ export class PluginCallItems {
     return !this.pending.values().some((call) => isUnderWay(call.item) && !this.isRepeatable(call));
   }
 
+  /**
+   * Runs the calls that wait for an answer. A call that was dispatched before a crash is run again only if that changes
+   * nothing, because its progress is unknown. Rejects with the signal's reason when it is aborted; a tool's own failure
+   * is an answer.
+   */
+  async answer({
+    asked,
+    model: { engine },
+    tools: { session },
+    host,
+  }: Pick<TurnOptions, "asked" | "model" | "tools" | "host">): Promise<void> {
+    const { signal, sink, measured, clock } = host;
+    const { state, messages } = this.#output;
+    // Identifies the round, whose calls were made in parallel.
+    const step = `${asked.address.turn}.${state.rounds}`;
+    const dispatchedBefore = new Set(state.answering?.dispatched);
+
+    await forEachAtOnce(this.pending.values(), async (call) => {
+      let outcome: ToolOutcome | undefined;
+      const isFirst = !dispatchedBefore.has(call.item);
+      if (isFirst) {
+        this.start(call);
+        // A tool's work cannot be undone.
+        if (sink?.commit) sink.commit();
+        else sink?.flush();
+      }
+      if (isFirst || this.isRepeatable(call)) {
+        // Access to them was lost in a restart.
+        if (session && !measured) outcome = await session.run(call, signal);
+        else if (session && measured) {
+          const noted = beginToolCall(measured, call, clock());
+          outcome = await session.run(call, signal, traceparent(measured.trace, noted.span));
+          endToolCall(noted, outcome, clock());
+        }
+      }
+      signal.throwIfAborted();
+      outcome ??= interrupted();
+      const exchange: ToolExchange = {
+        name: call.name,
+        arguments: call.arguments,
+        output: outcome.output,
+        step,
+        ...(outcome.memory !== undefined && { memory: outcome.memory }),
+      };
+      const told = engine.answerMessages?.(exchange, messages.of(call.item).at(-1)) ?? [];
+      this.finish(call, outcome, { item: call.item, exchange, messages: told });
+      // Nor can its answer be had again: both are kept at once, where they are kept.
+      if (sink?.commit) sink.commit();
+      else await sink?.flush();
+    });
+  }
+
   /** Notes that a call is about to be run. */
   start({ item: id, tool }: PendingCall): void {
     this.#output.writer.record({ dispatched: id });
@@ -289,4 +345,10 @@ export class PluginCallItems {
     const words = { [field]: (item as ShownWords)[field] ?? "" };
     this.#output.writer.emit({ type, item_id: item.id, output_index: outputIndex, ...words } as Unnumbered<ItemEvent>);
   }
+}
+
+/** The answer to a call whose outcome is unknown. */
+function interrupted(): ToolOutcome {
+  const output = "The server was restarted while this tool was running. Whether it did its work is not known.";
+  return { output, failed: true, error: { type: "mcp_protocol_error", code: -32000, message: output } };
 }

@@ -1,3 +1,4 @@
+import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { traceparent } from "@responses-edge/otlp";
 import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/responses-api/errors";
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
@@ -21,7 +22,6 @@ import type { TurnOptions } from "./options.ts";
 import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
 import type { ClosedResponse } from "./response.ts";
 import { type Generation, resumedPrompt } from "./resume.ts";
-import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./run-calls.ts";
 import { roundItems, spentTokens, type TurnState, waitsForClient, withThoughts } from "./state.ts";
 import { TurnOutput } from "./turn-output.ts";
 
@@ -248,7 +248,7 @@ export class Turn {
     const { signal, sink, measured, clock } = host;
     if (!session) return { did: "prepare" };
     const { calls, state } = this.#output;
-    await forEachAtOnce([...session.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
+    await forEachAtOnce([...session.unlisted], async (server) => {
       signal.throwIfAborted();
       const index = this.#output.beginList(server.server_label);
       sink?.flush();
@@ -333,7 +333,7 @@ export class Turn {
       if (again.length > 0) this.#prompt.change({ onlyOffered: true });
       output.beginAnswering([...again]);
     }
-    await answerCalls(output, this.#options);
+    await output.calls.answer(this.#options);
     const isClients = waitsForClient(state);
     if (!isClients) {
       // The round's output becomes part of the prompt.

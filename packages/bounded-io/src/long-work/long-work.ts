@@ -141,3 +141,19 @@ export class LongWork {
     }
   }
 }
+
+/** The number of items whose work runs at the same time. */
+const MAX_CONCURRENT = 8;
+
+/**
+ * Runs `work` for each item, at most `MAX_CONCURRENT` of them concurrently, begun in order. Rejects as the first failure does,
+ * without waiting for the others.
+ */
+export async function forEachAtOnce<T>(items: Iterable<T>, work: (item: T) => Promise<void>): Promise<void> {
+  // All workers take from one iterator.
+  const left = items[Symbol.iterator]();
+  const worker = async (): Promise<void> => {
+    for (let next = left.next(); !next.done; next = left.next()) await work(next.value);
+  };
+  await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
+}

@@ -1,7 +1,7 @@
 import { readBoundedText } from "@responses-edge/bounded-io/body";
+import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { JsonObject } from "@responses-edge/responses-api/json";
-import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "../run-calls.ts";
 import { type GuardFormatName, guardFormat, readHookAnswer } from "./formats.ts";
 import { GuardFault, type Judged, type Judgement, joined, MAX_IMAGES, piecesOf } from "./judgement.ts";
 
@@ -47,7 +47,7 @@ export async function judge(
   // An image's question has the first piece in it.
   const alone = pieces.slice(withImages.length > 0 ? 1 : 0).map((piece): Judged => ({ side, text: piece }));
   const judgements: Judgement[] = [];
-  await forEachAtOnce([...withImages, ...alone], MAX_CONCURRENT_CALLS, async (judged) => {
+  await forEachAtOnce([...withImages, ...alone], async (judged) => {
     const judgement = await judgePiece(judged, guard, signal);
     judgements.push(judged.images ? { ...judgement, hasImages: true } : judgement);
   });
