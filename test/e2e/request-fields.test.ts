@@ -119,9 +119,18 @@ function withoutEffect(): string[] {
   return rows.flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name));
 }
 
+/** Each pattern is asked for each field. */
+const expressions = new Map<string, RegExp>();
+
 function matches(pattern: string, name: string): boolean {
+  const expression = expressions.get(pattern) ?? expressionOf(pattern);
+  expressions.set(pattern, expression);
+  return expression.test(name);
+}
+
+function expressionOf(pattern: string): RegExp {
   const parts = pattern.split("*").map((part) => part.replaceAll(/[.+?^${}()|[\]\\]/g, "\\$&"));
-  return new RegExp(`^${parts.join(".*")}$`).test(name);
+  return new RegExp(`^${parts.join(".*")}$`);
 }
 
 type Outcome = "refused" | "effect" | "echoed" | "nothing" | "fault";
@@ -217,11 +226,14 @@ function observed({ body }: RequestField, fields: JsonObject): Promise<Observed>
 async function observe(kind: string, fields: JsonObject): Promise<Observed> {
   sent += 1;
   const mark = `#${String(sent).padStart(5, "0")}#`;
+  const { requests } = gateway.vllm.simulator;
+  const earlier = requests.at(-1);
   const answer = await send(kind, completed(kind, fields, mark));
   const text = await answer.text();
   const json = (/^\{/.test(text) ? JSON.parse(text) : { text }) as JsonObject;
   const error = json.error as { param: string | null; message: string } | undefined;
-  const asked = gateway.vllm.simulator.requests
+  const asked = requests
+    .slice(earlier ? requests.lastIndexOf(earlier) + 1 : 0)
     .map(({ body }) => JSON.stringify(body) ?? "")
     .filter((text) => text.includes(mark));
   const items = await itemsOf(json, fields);
