@@ -53,13 +53,12 @@ export class AddedCheckout implements Disposable {
     );
   }
 
-  /** The compiler's errors with something else added, which is taken back. */
-  async compiledWith(path: string, line: string, added: string): Promise<string> {
-    const file = join(this.folder, path);
-    const before = readFileSync(file);
-    this.write(path, line, added);
+  /** The compiler's errors with something else added (`write`), which is taken back. */
+  async compiledWith(...additions: [path: string, line: string, added: string][]): Promise<string> {
+    const before = additions.map(([path]) => [join(this.folder, path), readFileSync(join(this.folder, path))] as const);
+    for (const addition of additions) this.write(...addition);
     const faults = await this.compiled();
-    writeFileSync(file, before);
+    for (const [file, text] of before) writeFileSync(file, text);
     return faults;
   }
 

@@ -37,7 +37,7 @@ beforeAll(async () => {
   checkout.write(REQUEST, END, "  dice: { schema: diceTool },");
   checkout.write(LIST, "import { MCP }", 'import { DICE } from "./dice/plugin.ts";');
   checkout.write(LIST, "  tool_search: TOOL_SEARCH,", "  dice: DICE,");
-  faults = await checkout.compiledWith(REQUEST, END, '  coin: { schema: z.object({ type: z.literal("coin") }) },');
+  faults = await checkout.compiledWith([REQUEST, END, '  coin: { schema: z.object({ type: z.literal("coin") }) },']);
 
   const bundle = checkout.bundle();
   const vllm = await serveSimulator();
