@@ -1,7 +1,14 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { type Browser, type BrowserContextOptions, chromium as driver, type Page } from "playwright-core";
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  type CDPSession,
+  chromium as driver,
+  type Page,
+} from "playwright-core";
 import { expect } from "vitest";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { type Gateway, gatewayAt } from "../e2e/support.ts";
@@ -65,9 +72,40 @@ export function joinBrowser(): Promise<Browser> {
   return running;
 }
 
+/** A browser's storage, with a process that draws its tabs, which an empty tab keeps. */
+interface Profile {
+  context: BrowserContext;
+  empty: Page;
+  session: CDPSession;
+}
+
+/** The profiles without a tab, by their options: another one would cost more than its first tab. */
+const spare = new Map<string, Profile[]>();
+
 /** Closes the tabs that failed tests of a file have left open. */
 export async function closeTabs(browser: Browser): Promise<void> {
+  spare.clear();
   await Promise.all(browser.contexts().map((context) => context.close()));
+}
+
+async function newProfile(browser: Browser, options: BrowserContextOptions): Promise<Profile> {
+  // Without this the browser would draw animations during an answer sixty times a second.
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 900 },
+    reducedMotion: "reduce",
+    ...options,
+  });
+  // A missing element fails the test after this time, which is for a machine that has much else to do.
+  context.setDefaultTimeout(120_000);
+  const empty = await context.newPage();
+  return { context, empty, session: await context.newCDPSession(empty) };
+}
+
+/** Closes a profile's tabs, and removes what they stored and were permitted. */
+async function emptied({ context, empty, session }: Profile, origin: string): Promise<void> {
+  await Promise.all(context.pages().map((page) => page !== empty && page.close()));
+  await session.send("Storage.clearDataForOrigin", { origin, storageTypes: "all" });
+  await Promise.all([context.clearCookies(), context.clearPermissions()]);
 }
 
 /** Starts a gateway, for all tests of a file. */
@@ -90,7 +128,7 @@ export async function startConsole(vars: Record<string, string> = {}): Promise<C
   };
 }
 
-/** Opens the console of a server in a tab of its own. With a key, the tab is signed in already. */
+/** Opens the console of a server in a tab of its own, with a storage of its own. With a key, the tab is signed in already. */
 export async function openTab(
   browser: Browser,
   url: string,
@@ -98,19 +136,22 @@ export async function openTab(
   options: BrowserContextOptions = {},
   key?: string,
 ): Promise<Tab> {
-  // Without this the browser would draw animations during an answer sixty times a second.
-  const context = await browser.newContext({
-    viewport: { width: 1280, height: 900 },
-    reducedMotion: "reduce",
-    ...options,
-  });
-  // A missing element fails the test after this time, which is for a machine that has much else to do.
-  context.setDefaultTimeout(120_000);
-  if (key !== undefined) await context.addInitScript(`sessionStorage["console.key"] ??= ${JSON.stringify(key)}`);
-  const page = await context.newPage();
+  const kind = JSON.stringify(options);
+  const profile = spare.get(kind)?.pop() ?? (await newProfile(browser, options));
+  const signedIn = key !== undefined && `sessionStorage["console.key"] ??= ${JSON.stringify(key)}`;
+  const script = signedIn ? await profile.context.addInitScript(signedIn) : undefined;
+  const page = await profile.context.newPage();
   const expectClean = watch(page, url);
   await page.goto(`${url}/${at}`);
-  return { page, expectClean, close: () => context.close() };
+  return {
+    page,
+    expectClean,
+    async close() {
+      await script?.dispose();
+      await emptied(profile, url);
+      spare.set(kind, [...(spare.get(kind) ?? []), profile]);
+    },
+  };
 }
 
 /** Types a key into the sign-in form, and waits until it is accepted. */
