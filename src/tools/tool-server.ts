@@ -1,7 +1,6 @@
-import type { McpConnection } from "@responses-edge/hosted-tools/mcp-client";
+import { McpConnection } from "@responses-edge/hosted-tools/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { BuiltinKind } from "@responses-edge/responses-api/hosted-tools";
-import { newConnection } from "./mcp/servers.ts";
 import type { RunnablePlugin, SessionOptions } from "./plugin.ts";
 
 /** The tool of a tool server that ends a session and its container. */
@@ -12,13 +11,19 @@ export const CLEAN_UP_TOOL = "cleanup_session";
  * are such servers). A header names its container there, without revealing whose it is.
  */
 export function toolServer(builtin: BuiltinKind, turn: SessionOptions, container = turn.ownContainer): McpConnection {
-  const { servers, apiKey: authorization, fetch: fetchListed } = turn.config;
+  const { servers, apiKey: authorization, fetch: fetchListed, callTimeoutMs, outputBytes } = turn.config;
   const url = servers[builtin];
   if (!url) throw new TypeError(`There is no tool server for '${builtin}'.`);
   const { origin } = new URL(url);
   const headers = { "x-session-id": turn.sessionOf(container) };
   const guard = { allow: (target: URL) => target.origin === origin, fetchListed, maxRedirects: 0 };
-  return newConnection(builtin, turn, { url, headers, authorization, guard });
+  return new McpConnection({
+    label: builtin,
+    target: { url, headers, authorization, guard },
+    timeouts: { callMs: callTimeoutMs },
+    deadline: turn.deadline,
+    maxOutputBytes: outputBytes,
+  });
 }
 
 /** Throws the 400 of a tool that needs an operator's server if there is none. */

@@ -20,16 +20,20 @@ export interface McpConnectionOptions {
   /** The server's name in faults. */
   label: string;
   target: McpTarget;
-  /** The timeouts of connecting, listing the tools, and calling one. */
-  timeouts: { connectMs: number; listMs: number; callMs: number };
+  /** The timeouts of connecting and of listing the tools, by default 15 s each, and of calling one. */
+  timeouts: { connectMs?: number; listMs?: number; callMs: number };
   /** The deadline of all of it, Unix milliseconds. */
   deadline?: number;
-  /** The maximum bytes of any one answer of the server, and of its tools together. */
-  maxBytes: number;
+  /** The maximum bytes of any one answer of the server, and of its tools together; by default 8 MiB. */
+  maxBytes?: number;
   /** The maximum bytes of a tool call's text. */
   maxOutputBytes: number;
-  maxTools: number;
+  /** The maximum of tools that the server may list; by default 1,000. */
+  maxTools?: number;
 }
+
+const DEFAULT_TIMEOUTS = { connectMs: 15_000, listMs: 15_000 };
+const DEFAULT_BOUNDS = { maxBytes: 8 * 1024 * 1024, maxTools: 1_000 };
 
 /** The outcome of a call, with the tool's other output. */
 export interface McpToolResult {
@@ -91,7 +95,7 @@ interface Attempt {
  * run in parallel. Close it at the end.
  */
 export class McpConnection {
-  readonly #options: McpConnectionOptions;
+  readonly #options: McpConnectionOptions & typeof DEFAULT_BOUNDS & { timeouts: typeof DEFAULT_TIMEOUTS };
   readonly #name: string;
   readonly #operations = new Map<string, Operation>();
   /** Definitions of the last list: the 2026 protocol repeats some arguments as headers, which the definition names. */
@@ -108,7 +112,7 @@ export class McpConnection {
   #isClosed = false;
 
   constructor(options: McpConnectionOptions) {
-    this.#options = options;
+    this.#options = { ...DEFAULT_BOUNDS, ...options, timeouts: { ...DEFAULT_TIMEOUTS, ...options.timeouts } };
     this.#name = `MCP server '${options.label}'`;
   }
 

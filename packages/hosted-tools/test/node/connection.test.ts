@@ -6,7 +6,7 @@ import {
   toMcpError,
 } from "@responses-edge/hosted-tools/mcp-client";
 import { allowList } from "@responses-edge/outgoing-fetch/guarded";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { INJECTION, type McpHandlerOptions, type Misbehaviour } from "../../../../test/tools/mcp-handler.ts";
 import { type McpTestServer, startMcpServer } from "../../../../test/tools/mcp-server.ts";
 
@@ -456,18 +456,9 @@ describe("a session", () => {
   });
 
   it("gives a call no more time than there is until its deadline", async () => {
-    const { url } = await start();
-    const options = {
-      label: "sample",
-      target: { url, guard: { allow: allowList(new URL(url).origin) } },
-      timeouts: { connectMs: 60_000, listMs: 60_000, callMs: 60_000 },
-      deadline: Number.POSITIVE_INFINITY,
-      ...{ maxBytes: 10_000, maxOutputBytes: 10_000, maxTools: 10 },
-    };
-    const connection = new McpConnection(options);
-    open.push(connection);
-    await connection.connect();
-    options.deadline = 0;
+    const deadline = Date.now() + 60_000;
+    const connection = await connect(await start(), { deadline });
+    using _now = vi.spyOn(Date, "now").mockReturnValue(deadline);
     expect((await fault(connection.callTool("slow", { ms: FOR_EVER }))).fault.message).toContain("within 1 ms");
   });
 
