@@ -128,9 +128,16 @@ class SocketBody implements ByteReader {
     const pauseMs = this.#pace.lagPauseMs();
     if (pauseMs > 0) await new Promise<void>((resolve) => setTellingTimeout(resolve, pauseMs));
     while (!this.#framing.ended) {
-      const own = await this.#receive();
-      this.#pace.note(own?.length ?? 0, pauseMs > 0, Date.now());
-      if (!own || own.length > 0) return own ?? NO_BYTES;
+      const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
+      if (value) this.#buffer = value.buffer;
+      if (done) {
+        this.#close();
+        if (this.#framing.endsWithConnection) break;
+        throw new Http1Error("the connection was closed in the middle of the answer");
+      }
+      const own = this.#unframe(value);
+      this.#pace.note(own.length, pauseMs > 0, Date.now());
+      if (own.length > 0) return own;
     }
     return NO_BYTES;
   }
@@ -138,16 +145,6 @@ class SocketBody implements ByteReader {
   cancel(): void {
     this.#reader.cancel().catch(() => {});
     this.#close();
-  }
-
-  /** The next part of the body; undefined if the end of the connection ends the body. */
-  async #receive(): Promise<Uint8Array | undefined> {
-    const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
-    if (value) this.#buffer = value.buffer;
-    if (!done) return this.#unframe(value);
-    this.#close();
-    if (this.#framing.endsWithConnection) return undefined;
-    throw new Http1Error("the connection was closed in the middle of the answer");
   }
 
   #unframe(bytes: Uint8Array): Uint8Array {
