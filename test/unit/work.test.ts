@@ -1,5 +1,5 @@
 import { toChatMessages } from "@responses-edge/engines/chat/messages";
-import { offeredTools } from "@responses-edge/engines/offered-tools";
+import { toolsOf } from "@responses-edge/engines/offered-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Engine, Prompt, PromptSize } from "@responses-edge/turn/contract/engine";
@@ -120,7 +120,7 @@ it("the tools of a choice are found in one pass over both", () => {
   const reads = (count: number) => {
     const tools = Array.from({ length: count }, (_, index) => ({ type: "function", name: `f${index}` }));
     const { value, reads } = counted({ tools, tool_choice: { type: "allowed_tools", mode: "auto", tools } });
-    expect(offeredTools({ request: value as unknown as CreateRequest }).functions).toHaveLength(count);
+    expect(toolsOf({ request: value as unknown as CreateRequest }, "callable").functions).toHaveLength(count);
     return reads();
   };
   expect(reads(1000)).toBeLessThanOrEqual(110 * reads(10));

@@ -37,10 +37,15 @@ interface PromptTools {
   plugins: PluginTools;
 }
 
-/** The tools that the model may call. */
-export function offeredTools({ request, pluginTools = NO_PLUGIN_TOOLS }: ToolPrompt): PromptTools {
-  const clients = ClientTools.of(request.tools).offered(request.tool_choice).map(functionOf);
+/** The tools that stand in the prompt, or (`callable`) those that the model may call. */
+export function toolsOf(prompt: ToolPrompt, which: "shown" | "callable"): PromptTools {
+  const { request, pluginTools = NO_PLUGIN_TOOLS, onlyOffered } = prompt;
   const { functions, namespaces, builtinFunctions, withheld } = pluginTools;
+  const own = ClientTools.of(request.tools);
+  if (which === "shown" && !onlyOffered) {
+    return { functions: [...own.all.map(functionOf), ...functions], plugins: pluginTools };
+  }
+  const clients = own.offered(request.tool_choice).map(functionOf);
   if (!withheld || withheld.size === 0) return { functions: [...clients, ...functions], plugins: pluginTools };
   const isOffered = ({ name }: { name: string }) => !withheld.has(name);
   const plugins = {
@@ -49,13 +54,6 @@ export function offeredTools({ request, pluginTools = NO_PLUGIN_TOOLS }: ToolPro
     builtinFunctions: builtinFunctions.filter(isOffered),
   };
   return { functions: [...clients, ...plugins.functions], plugins };
-}
-
-/** The tools that stand in the prompt. */
-export function shownTools(prompt: ToolPrompt): PromptTools {
-  if (prompt.onlyOffered) return offeredTools(prompt);
-  const { request, pluginTools: plugins = NO_PLUGIN_TOOLS } = prompt;
-  return { functions: [...ClientTools.of(request.tools).all.map(functionOf), ...plugins.functions], plugins };
 }
 
 /** Tells whether the prompt has tools that the model may not call. */

@@ -31,6 +31,8 @@ export interface DraftOptions {
 interface DraftCall {
   callId: string | undefined;
   name: string | undefined;
+  /** The client's tool of its name. */
+  tool: ClientTool | undefined;
   /** The model may call a tool of its name. */
   isOffered: boolean;
   /** Nothing binds its arguments, and nobody here reads them. */
@@ -97,7 +99,7 @@ export class Draft {
     if (!call) {
       // The earlier call has ended.
       if (this.#newest) this.#release(this.#newest, out);
-      const unnamed = { name: undefined, isOffered: false, mayBeCut: false };
+      const unnamed = { name: undefined, tool: undefined, isOffered: false, mayBeCut: false };
       call = { callId: delta.callId, ...unnamed, arguments: [], judged: undefined, buffered: [] };
       this.#calls.set(delta.index, call);
       this.#newest = call;
@@ -108,7 +110,8 @@ export class Draft {
     if (call.name === undefined && delta.name !== undefined) {
       call.name = delta.name;
       call.isOffered = offered.has(call.name);
-      call.mayBeCut = clients.has(call.name) && !live.has(call.name);
+      call.tool = clients.get(call.name);
+      call.mayBeCut = call.tool !== undefined && !live.has(call.name);
       this.#hasOffered ||= call.isOffered;
     }
     if (!call.isOffered) return;
@@ -148,7 +151,7 @@ export class Draft {
     for (const call of this.#calls.values()) if (call.mayBeCut) this.#release(call, deltas);
     const wrong: DraftCall[] = [];
     for (const [index, call] of this.#calls) {
-      if (call.isOffered && this.#faultOf(call) === undefined) continue;
+      if (call.isOffered && (!call.tool || this.#faultOf(call) === undefined)) continue;
       wrong.push(call);
       if (call.isOffered && !call.mayBeCut) deltas.push({ kind: "call_cut", index });
     }
@@ -218,11 +221,10 @@ export class Draft {
    * none.
    */
   #faultOf(call: DraftCall): string | undefined {
-    const tool = call.name === undefined ? undefined : this.#options.clients.get(call.name);
-    if (!tool) return undefined;
+    if (!call.tool) return undefined;
     const { length: pieces } = call.arguments;
     if (call.judged?.pieces !== pieces) {
-      call.judged = { pieces, fault: callFaultOf(tool, call.arguments.join(""), this.#options.rules) };
+      call.judged = { pieces, fault: callFaultOf(call.tool, call.arguments.join(""), this.#options.rules) };
     }
     return call.judged.fault;
   }

@@ -70,7 +70,9 @@ export class ChatEngine implements Engine {
 
   accept(request: CreateRequest): CreateRequest {
     const { text, structured_outputs: outputs, tools, input } = request;
-    if (text?.format || outputs || tools || Array.isArray(input)) refuseBadFormats(request);
+    // The formats of a hosted tool are those of its server, and are checked when they are listed.
+    const hasClientTools = ClientTools.of(tools).all.length > 0;
+    if (text?.format || outputs || hasClientTools || Array.isArray(input)) refuseBadFormats(request);
     if (request.previous_input_messages == null) return request;
     throw invalidRequest(
       "previous_input_messages",
@@ -81,7 +83,7 @@ export class ChatEngine implements Engine {
 
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const { text, structured_outputs: outputs, tools } = prompt.request;
-    const hasClientTools = tools != null && ClientTools.of(tools).all.length > 0;
+    const hasClientTools = ClientTools.of(tools).all.length > 0;
     if ((text?.format != null || outputs != null || hasClientTools) && isBoundByClient(prompt)) {
       return generateWithClientFaults(prompt, signal, (given) => this.#generate(given, signal));
     }

@@ -9,7 +9,7 @@ import type { Prompt } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import type { Dialect } from "../dialects/dialect.ts";
 import { spell } from "../dialects/spell.ts";
-import { boundRules, offeredTools, shownTools } from "../offered-tools.ts";
+import { boundRules, toolsOf } from "../offered-tools.ts";
 import type { FormatWithTools } from "../settings.ts";
 import { deliveryOf } from "../vllm-stream.ts";
 import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
@@ -40,7 +40,7 @@ export interface Asking {
 /** The tools in the prompt; `callable`: those that the model may call, the server's and the client's. */
 export function promptTools(prompt: Prompt, which: "shown" | "callable" = "shown"): FunctionTool[] {
   if (prompt.request.tools == null && !prompt.pluginTools) return [];
-  const { functions, plugins } = which === "callable" ? offeredTools(prompt) : shownTools(prompt);
+  const { functions, plugins } = toolsOf(prompt, which);
   const rules = boundRules(prompt.request);
   const isFree = prompt.freeInputs || rules.size === 0;
   const tools = isFree ? functions : functions.map((tool) => withPattern(tool, rules.get(tool.name)));

@@ -13,7 +13,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "@responses-edge/turn/contract/engine";
-import { boundRules, callFaultOf, NO_CALL, NO_SUCH_TOOL, offeredTools } from "../offered-tools.ts";
+import { boundRules, callFaultOf, NO_CALL, NO_SUCH_TOOL, toolsOf } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { type AnswerReader, toUsage, type VllmUsage } from "../vllm-stream.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
@@ -62,7 +62,7 @@ export class Completion implements AnswerReader {
   /** `opening` is the header of a message that the prompt has left open, without `<|start|>assistant`. */
   constructor(prompt: Prompt, functions: FunctionNames, opening: readonly Segment[]) {
     const { request } = prompt;
-    const offered = new Set(offeredTools(prompt).functions.map((tool) => tool.name));
+    const offered = new Set(toolsOf(prompt, "callable").functions.map((tool) => tool.name));
     const written = [...functions.written].filter(([, name]) => offered.has(name));
     const builtins = new Set(builtinNames(prompt));
     const isForced = mustCall(request.tool_choice) && !prompt.asksForText && opening.length === 0;
@@ -290,7 +290,7 @@ export class Completion implements AnswerReader {
 
   /** The tools that the model may call. Some named tools were only called in earlier turns. */
   #offered(): string {
-    const functions = offeredTools(this.#prompt).functions.map(({ name }) => this.#functions.recipient(name));
+    const functions = toolsOf(this.#prompt, "callable").functions.map(({ name }) => this.#functions.recipient(name));
     const offered = [...functions, ...builtinNames(this.#prompt)];
     return offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
   }
@@ -329,7 +329,7 @@ function openCall(deltas: readonly HarmonyDelta[]): ResumedCall[] {
 
 /** Built-in tools that may be called, by full name. A namespace without tools is a tool itself. */
 function builtinNames(prompt: Prompt): string[] {
-  return Object.values(offeredTools(prompt).plugins.namespaces).flatMap(({ name, tools }) =>
+  return Object.values(toolsOf(prompt, "callable").plugins.namespaces).flatMap(({ name, tools }) =>
     tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
   );
 }

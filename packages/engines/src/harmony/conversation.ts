@@ -18,7 +18,7 @@ import type { FunctionTool } from "@responses-edge/responses-api/tools";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { fileText } from "../file-text.ts";
-import { shownTools } from "../offered-tools.ts";
+import { toolsOf } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";
 import { fromRawMessage } from "./raw-messages.ts";
@@ -43,7 +43,7 @@ export function* toConversation(prompt: Prompt, config: HarmonyConfig, plugins: 
   const { request } = prompt;
   const items = takeImages(request.tools) ? prompt.items.map(withImageNotes) : prompt.items;
   const clients = ClientTools.of(request.tools);
-  const shown = shownTools(prompt).functions.map(({ name }) => clients.get(name) ?? name);
+  const shown = toolsOf(prompt, "shown").functions.map(({ name }) => clients.get(name) ?? name);
   const functions = new FunctionNames([...shown, ...calledFunctions(items, plugins)], plugins.namespaces);
   const leading = items.findIndex((item) => !isInstruction(item));
   const rest = leading === -1 ? [] : items.slice(leading);
@@ -73,7 +73,7 @@ function systemContent(
   instructions: readonly string[],
 ): SystemContent {
   const { request, createdAt } = prompt;
-  const { namespaces } = shownTools(prompt).plugins;
+  const { namespaces } = toolsOf(prompt, "shown").plugins;
   return {
     type: "system_content",
     // The position that vLLM uses with VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS.
@@ -117,7 +117,7 @@ function developerContent(
   functions: FunctionNames,
 ): DeveloperContent | undefined {
   const { request } = prompt;
-  const { functions: tools } = shownTools(prompt);
+  const { functions: tools } = toolsOf(prompt, "shown");
   const format = responseFormat(request.text?.format);
   if (instructions.length === 0 && tools.length === 0 && !format) return undefined;
   return {

@@ -18,7 +18,7 @@ import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
 import type { Prompt } from "@responses-edge/turn/contract/engine";
-import { boundRules, offeredTools, withholdsTools } from "../offered-tools.ts";
+import { boundRules, toolsOf, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 
 /**
@@ -53,7 +53,7 @@ function isBound(prompt: BoundPrompt): boolean {
 function bindsContent(prompt: BoundPrompt): boolean {
   const { request, freeInputs } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
-  const { functions: tools, plugins } = offeredTools(prompt);
+  const { functions: tools, plugins } = toolsOf(prompt, "callable");
   const count = tools.length + Object.keys(plugins.namespaces).length;
   const rules = boundRules(request);
   const bindsOne = tools.some(({ name, strict }) => strict || (!freeInputs && rules.has(name)));
@@ -71,7 +71,7 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   if (own?.structural_tag !== undefined) return own;
   if (!isBound(prompt)) return undefined;
   const answer = answerFormat(request);
-  const { functions: tools, plugins } = offeredTools(prompt);
+  const { functions: tools, plugins } = toolsOf(prompt, "callable");
   const namespaces = Object.values(plugins.namespaces);
   const choice = request.tool_choice;
   const isForced = tools.length + namespaces.length > 0 && mustCall(choice);
