@@ -7,7 +7,7 @@ import { accessOf } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import type { Steering } from "@responses-edge/turn/steering";
 import type { Settle } from "@responses-edge/turn/turn";
-import { assembleTurn, type TurnSpec } from "../assembly/assemble-turn.ts";
+import { assembleTurn, type TurnHost } from "../assembly/assemble-turn.ts";
 import { readHistory } from "../store/home/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/objects/rpc.ts";
 import { containerFiles } from "../store/tenant/files/container-files.ts";
@@ -98,23 +98,22 @@ async function runForeground<Sink extends ClientSink>(
   const sink = request.stream ? openSink(onLeft, id) : undefined;
   if (sink) unread.defer(() => waitUntil(sink.abandon()));
   keeping.sink = sink;
-  const assemble = (spec: TurnSpec) =>
-    assembleTurn(spec, prepared.past, {
-      config,
-      modelAccess,
-      access: spec.request.tools ? accessOf(spec.request) : {},
-      containerFiles: () => containerFiles(caller),
-      searchStores: (ids, query, signal) => searchStores({ ...caller, signal }, ids, query),
-      outputLength: keeping.outputLength,
-      signal: abort.signal,
-      waitUntil,
-      sink,
-      steering,
-      onAttempt,
-      measured: observation?.measured,
-    });
+  const host: TurnHost = {
+    config,
+    modelAccess,
+    access: request.tools ? accessOf(request) : {},
+    containerFiles: () => containerFiles(caller),
+    searchStores: (ids, query, signal) => searchStores({ ...caller, signal }, ids, query),
+    outputLength: keeping.outputLength,
+    signal: abort.signal,
+    waitUntil,
+    sink,
+    steering,
+    onAttempt,
+    measured: observation?.measured,
+  };
   let { spec } = prepared;
-  let turn = assemble(spec);
+  let turn = assembleTurn(spec, prepared.past, host);
   let started = generates ? turn.start() : Promise.resolve();
   // A refusal that comes at once is thrown. A stream begins within one heartbeat interval; a later refusal is an event
   // in it.
@@ -131,7 +130,7 @@ async function runForeground<Sink extends ClientSink>(
         const model = error instanceof ApiError ? await modelAccess.replaceModel(error, abort.signal) : undefined;
         if (!model) throw refusal;
         spec = { ...spec, model, request: modelAccess.accept(request, model) };
-        turn = assemble(spec);
+        turn = assembleTurn(spec, prepared.past, host);
         started = turn.start();
       }
     }

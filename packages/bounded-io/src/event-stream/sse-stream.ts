@@ -73,7 +73,7 @@ export class SseStream {
     await this.#writing;
     await this.#drain();
     if (!this.#closed) await this.#writer.close().catch(() => this.#lose());
-    this.#forget();
+    SseStream.#open.delete(this.#reference);
   }
 
   /** Ends the stream without a final event, so that a connected client sees it break off. */
