@@ -220,7 +220,7 @@ function openPast(
 /** The hosted tools of the turn, if any. `known` as `openPast` gives it. Throws the 400s of `JoinedSession.of`. */
 function toolsOf(
   { home, turn, tenant, request, givenFiles = [] }: TurnSpec,
-  { replays, input }: TurnPast,
+  { replays, input, isTextOnly: isText }: TurnPast,
   known: readonly Item[],
   {
     config,
@@ -231,13 +231,16 @@ function toolsOf(
   }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores" | "containerFiles">,
 ): JoinedSession | undefined {
   const items = [...known, ...input];
-  const whole = withAllTools(request, items);
+  const hasOnlyText = isText === true && !logged;
+  // Text loads no tools.
+  const whole = hasOnlyText ? request : withAllTools(request, items);
   let concernsPlugins = false;
   for (const { type } of input) concernsPlugins ||= type === "mcp_approval_response";
   for (const tool of whole.tools ?? []) concernsPlugins ||= hostedKey(tool) !== undefined;
   if (!concernsPlugins) return undefined;
   return JoinedSession.of({
     request: whole,
+    hasOnlyText,
     config: config.tools,
     access,
     items,

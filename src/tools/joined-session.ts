@@ -98,7 +98,9 @@ export class JoinedSession implements ToolSession {
     if (hasClientTools) refuseSameNames(request, plugins.keys());
     const joined = plugins.size > 0 ? new JoinedSession(options, plugins) : undefined;
     const sessions = joined ? joined.#sessions : undefined;
-    for (const plugin of PLUGIN_LIST) plugin.takeInput?.(options, sessions?.get(plugin.kind));
+    if (!options.hasOnlyText) {
+      for (const plugin of PLUGIN_LIST) plugin.takeInput?.(options, sessions?.get(plugin.kind));
+    }
     for (const { unlisted = [], approved = [] } of sessions?.values() ?? []) {
       joined?.unlisted.push(...unlisted);
       joined?.approved.push(...approved);

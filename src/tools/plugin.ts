@@ -35,6 +35,8 @@ export interface RunnablePlugin<Tool extends CalledTool = CalledTool, Call exten
 /** A turn, as its sessions know it when they begin. */
 export interface SessionRequest {
   request: CreateRequest;
+  /** True if the items and the output are only text: no lists of tools, no calls, and no approvals of them. */
+  hasOnlyText?: boolean;
   config: ToolConfig;
   /** By server label. A label may be missing after a restart. */
   access: Readonly<Record<string, McpAccess>>;

@@ -1,4 +1,4 @@
-import { McpConnection, type McpTarget, ToolFault, toToolFault } from "@responses-edge/hosted-tools/mcp-client";
+import { McpConnection, ToolFault, toToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import type { McpServerTool, ToolFilter } from "@responses-edge/responses-api/hosted-tools";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { chosenTools, type FunctionTool } from "@responses-edge/responses-api/tools";
@@ -55,7 +55,7 @@ export class McpServers implements PluginSession {
       if (tool.type !== "mcp" || config.builtinLabels.has(tool.server_label)) continue;
       this.#servers.push(tool);
       const { server_label } = tool;
-      const earlier = this.#earlierList(tool);
+      const earlier = turn.hasOnlyText ? undefined : this.#earlierList(tool);
       if (earlier) this.#take(tool, earlier);
       else if (request.tool_choice !== "none") {
         this.unlisted.push({
@@ -147,16 +147,19 @@ export class McpServers implements PluginSession {
   #connection(label: string): McpConnection {
     const known = this.#connections.get(label);
     if (known) return known;
-    const { access: all, config } = this.#turn;
+    const { access: all, config, deadline } = this.#turn;
     const access = Object.hasOwn(all, label) ? all[label] : undefined;
     if (!access) {
       const message = `The credentials for the MCP server '${label}' were lost in a restart, because they are never stored.`;
       throw new ToolFault("refused_address", message);
     }
     const { server_url: url, authorization, headers } = access;
-    const connection = newConnection(label, this.#turn, {
-      ...{ url, headers, guard: config.mcpGuard },
-      authorization: authorization || null,
+    const connection = new McpConnection({
+      label,
+      target: { url, headers, guard: config.mcpGuard, authorization: authorization || null },
+      timeouts: { callMs: config.callTimeoutMs },
+      deadline,
+      maxOutputBytes: config.outputBytes,
     });
     this.#connections.set(label, connection);
     return connection;
@@ -216,29 +219,4 @@ function isUsable(listed: readonly ListedTool[], origin: string | undefined, ser
   if (!names) return origin === undefined;
   const has = new Set(listed.map((tool) => tool.name));
   return isSameServer && names.every((name) => has.has(name));
-}
-
-/** Tools that one server may list. */
-const MAX_TOOLS = 1_000;
-
-/** The most bytes of one answer of an MCP server. */
-const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
-
-const CONNECT_TIMEOUT_MS = 15_000;
-
-/** The connection of one turn to an MCP server, within the turn's bounds. */
-export function newConnection(
-  label: string,
-  { config, deadline }: Pick<SessionOptions, "config" | "deadline">,
-  target: McpTarget,
-): McpConnection {
-  return new McpConnection({
-    label,
-    target,
-    timeouts: { connectMs: CONNECT_TIMEOUT_MS, listMs: CONNECT_TIMEOUT_MS, callMs: config.callTimeoutMs },
-    deadline,
-    maxBytes: MAX_ANSWER_BYTES,
-    maxOutputBytes: config.outputBytes,
-    maxTools: MAX_TOOLS,
-  });
 }
