@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/bounded-io/multipart";
 import { ApiError, invalidRequest, notFound } from "@responses-edge/responses-api/errors";
-import { parsePartId, parseUploadId, partId, uploadId } from "@responses-edge/responses-api/ids";
+import { parsePartId, partId, uploadId } from "@responses-edge/responses-api/ids";
 import {
   completeUploadBody,
   createUploadBody,
@@ -48,7 +48,7 @@ export async function addUploadPart(
   form: AsyncIterable<FormPart>,
 ): Promise<UploadPartObject> {
   const { files, identity } = caller;
-  const { upload } = await files.upload(parseUploadId(id), id);
+  const upload = await files.pendingUpload(id);
   let data: ReceivedPart | undefined;
   try {
     for await (const part of form) {
@@ -69,11 +69,17 @@ export async function addUploadPart(
   }
 }
 
-/** Makes a file of parts, in their order. Throws the 400 of parts that do not make the whole file, and of bytes with another MD5. */
+/**
+ * Makes a file of parts, in their order. A client that has lost the answer may ask again: the same parts give the same file.
+ * Throws the 400 of parts that do not make the whole file, and of bytes with another MD5.
+ */
 export async function completeUpload(caller: Caller, id: string, body: unknown): Promise<UploadObject> {
   const { part_ids: ids, md5 } = parse(completeUploadBody, body);
   const { files } = caller;
-  const { upload, parts } = await files.upload(parseUploadId(id), id);
+  const { upload, parts, file: made } = await files.upload(id);
+  if (made && ids.join() === made.parts.map((part) => partId(upload.key, part)).join())
+    return shownUpload(upload, made);
+  if (upload.status !== "pending") throw uploadOver(id, upload.status);
   const numbers = ids.map((each, index) => partNumber(each, `part_ids[${index}]`, upload.key, parts));
   const again = numbers.findIndex((part, index) => numbers.indexOf(part) !== index);
   if (again !== -1) throw invalidRequest(`part_ids[${again}]`, `The part '${ids[again]}' is named twice.`);
@@ -93,7 +99,7 @@ export async function completeUpload(caller: Caller, id: string, body: unknown):
 }
 
 export async function cancelUpload({ files }: Caller, id: string): Promise<UploadObject> {
-  const { upload } = await files.upload(parseUploadId(id), id);
+  const upload = await files.pendingUpload(id);
   if (!(await files.cancelUpload(upload))) throw uploadOver(id, "completed");
   return shownUpload({ ...upload, status: "cancelled" }, null);
 }

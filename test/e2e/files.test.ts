@@ -332,6 +332,11 @@ describe.concurrent("an upload", () => {
     expect(completed).toMatchObject({ status: "completed", file: { bytes: bytes.length, filename: "big.bin" } });
     const { id = "" } = completed.file ?? {};
     expect(await client().files.retrieve(id)).toEqual(completed.file);
+    // A client that has lost the answer asks again.
+    expect(await client().uploads.complete(upload.id, { part_ids: ids })).toEqual(completed);
+    await expect(client().uploads.complete(upload.id, { part_ids: ids.slice(1) })).rejects.toMatchObject({
+      ...{ status: 400, code: "upload_completed" },
+    });
     expect(sha256(new Uint8Array(await (await client().files.content(id)).arrayBuffer()))).toBe(sha256(bytes));
     // The unused part is deleted.
     const kept = () => gateway.fileBytes.exec(bytesOf(id), "SELECT SUM(length(bytes)) AS sum FROM piece");

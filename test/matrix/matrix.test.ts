@@ -21,11 +21,18 @@ import { CAPABILITIES, type Check, type Tenant } from "./capabilities.ts";
 
 const WORKERS = 3;
 
-/** A use that takes longer hangs. Milliseconds. */
-const HANGS_MS = 200_000;
+/** A use, or a check, that takes longer hangs. Milliseconds. */
+const HANGS_MS = 120_000;
 
-/** The pause between two uses of a capability: the quick ones leave time to the others. Milliseconds. */
+/** A way has several uses, and their checks. Milliseconds. */
+const WAY_MS = 480_000;
+
+/**
+ * The first pause between two uses of a capability, and its growth: the quick ones leave time to the others, and a slow machine
+ * has no more uses than a fast one. Milliseconds.
+ */
 const PAUSE_MS = 300;
+const PAUSE_GROWTH = 1.1;
 
 let vllm: SimulatorServer;
 let hooks: Server;
@@ -120,10 +127,11 @@ async function useAt(
     const result = results.get(name) ?? newResult();
     try {
       const tenant = await tenantAt(served, hasDeaths, limits);
-      for (let isLast = false; !isLast; await sleep(PAUSE_MS)) {
+      for (let isLast = false, pause = PAUSE_MS; !isLast; pause *= PAUSE_GROWTH) {
         isLast = isOver;
-        result.checks.push(await use(tenant, `${name} ${randomUUID()}`));
+        result.checks.push(await inTime(use(tenant, `${name} ${randomUUID()}`)));
         result.uses += 1;
+        for (const end = Date.now() + pause; !isOver && Date.now() < end; ) await sleep(50);
       }
     } catch (error) {
       result.failure = error;
@@ -131,8 +139,8 @@ async function useAt(
   });
   const usedAgain = async () => {
     const before = all.map(({ uses }) => uses);
-    // Each use ends, or fails, by itself.
-    await eventually(() => all.every(({ uses, failure }, index) => failure || uses > (before[index] ?? 0)), HANGS_MS);
+    // Each use ends, or fails, in time.
+    await eventually(() => all.every(({ uses, failure }, index) => failure || uses > (before[index] ?? 0)), WAY_MS);
   };
   await usedAgain();
   await happens(usedAgain);
@@ -142,6 +150,18 @@ async function useAt(
   return results;
 }
 
+/** What a use or a check gives; an error if it hangs. */
+async function inTime<T>(work: Promise<T>): Promise<T> {
+  const end = new AbortController();
+  const late = sleep(HANGS_MS, undefined, end).then(() => Promise.reject(new Error(`It hangs: ${HANGS_MS} ms.`)));
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    end.abort();
+    late.catch(() => {});
+  }
+}
+
 const newResult = (): Result => ({ uses: 0, checks: [], failure: undefined });
 
 /** Checks again what each capability has stored. */
@@ -149,7 +169,7 @@ async function checkAll(results: ReadonlyMap<string, Result>): Promise<void> {
   await Promise.all(
     [...results.values()].map(async (result) => {
       try {
-        for (const check of result.checks) await check();
+        for (const check of result.checks) await inTime(check());
       } catch (error) {
         result.failure ??= error;
       }
@@ -246,7 +266,7 @@ describe.each(Object.keys(WAYS))("%s", (way) => {
   let results: Map<string, Result> | undefined;
   beforeAll(async () => {
     results = await WAYS[way]?.();
-  });
+  }, WAY_MS);
 
   it.each(Object.keys(CAPABILITIES))("%s is stored once, and found", (name) => {
     const { failure, uses } = results?.get(name) ?? newResult();

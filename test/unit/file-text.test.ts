@@ -1,6 +1,6 @@
 import { env, runInDurableObject } from "cloudflare:test";
 import { UnreadableFile } from "@responses-edge/file-text";
-import { fileId } from "@responses-edge/responses-api/ids";
+import { fileId, newFileKey } from "@responses-edge/responses-api/ids";
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
 import { withObjects } from "../../src/store/objects/objects.ts";
@@ -107,5 +107,60 @@ describe("the text of a file", () => {
     await runInDurableObject(objectOf(tenant.tenant, id), (_, { storage: { sql } }) => {
       expect(sql.exec("SELECT name FROM sqlite_schema WHERE name = 'page'").toArray()).toEqual([]);
     });
+  });
+});
+
+describe("a file whose process dies while it is stored", () => {
+  const none = { files: null, bytes: null };
+  const limits = { tenant: none, key: none };
+  const about = { filename: "a.txt", mimeType: null, purpose: "batch_output" as const, createdAt: 1, expiresAt: null };
+  const contentOf = async (files: FileClient, id: string) => new Response((await files.content(id)).body).text();
+
+  it("is begun again under its key, and exists once", async () => {
+    const { tenant, files } = newTenant();
+    const receiver = { tenant, config, limits, maxBytes: 1_000, field: "file" };
+    const key = newFileKey();
+    for (const text of ["the first half", "the whole"]) {
+      using part = await files.receiveAs(key, "key", receiver);
+      await part?.write(bytes(text));
+      if (part && text === "the whole") await files.commit(part, about, limits);
+    }
+    expect(await files.receiveAs(key, "key", receiver)).toBeNull();
+    expect(await contentOf(files, fileId(key))).toBe("the whole");
+    expect((await files.list({ limit: 10, order: "asc" })).data).toHaveLength(1);
+  });
+
+  it("is the same file when a step is repeated because its answer was lost", async () => {
+    const { tenant, files } = newTenant();
+    const directory = withObjects(env).FILE_DIRECTORIES.getByName(tenant);
+    const upload = await files.createUpload(
+      {
+        bytes: 4,
+        filename: "a",
+        mimeType: "text/plain",
+        about: { purpose: "assistants" },
+        createdAt: 0,
+        expiresAt: 9e9,
+      },
+      "key",
+    );
+    const { key } = upload;
+    const told = <T>(value: T) => ({ ok: true, value });
+    expect(await directory.createUpload(upload, "key")).toEqual(told(true));
+    using part = await files.receivePart(upload, "key", { tenant, config, limits, maxBytes: 9, field: "data" });
+    await part.write(bytes("four"));
+    const whole = { key, part: part.part, bytes: 4 };
+    await part.end();
+    const record = { ...about, key, bytes: 4, parts: [part.part], at: "rows" as const };
+    for (const step of [
+      () => directory.touch(whole, limits),
+      () => directory.finishPart(whole),
+      () => directory.completeUpload(record, limits),
+    ]) {
+      expect(await step()).toEqual(told(true));
+      expect(await step()).toEqual(told(true));
+    }
+    expect(await contentOf(files, fileId(key))).toBe("four");
+    expect((await files.list({ limit: 10, order: "asc" })).data).toHaveLength(1);
   });
 });

@@ -1,6 +1,6 @@
 import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
 import { ApiError, fileNotFound, notFound } from "@responses-edge/responses-api/errors";
-import { fileId, newFileKey, parseFileId } from "@responses-edge/responses-api/ids";
+import { fileId, newFileKey, parseFileId, parseUploadId } from "@responses-edge/responses-api/ids";
 import { loadConfig } from "../../../config/index.ts";
 import type { FileLimits } from "../../../contract/grants.ts";
 import type { Env } from "../../../env.ts";
@@ -108,13 +108,13 @@ export class FileClient {
   }
 
   /**
-   * Begins to receive a file with a given key; null if it exists already. Throws as `receive` does, and the 409 of a
-   * file that is being received or removed.
+   * Begins to receive a file with a given key; null if it exists already. An earlier attempt that was interrupted begins
+   * again: its caller stores the same bytes. Throws as `receive` does, and the 409 of a file that is being removed.
    */
   async receiveAs(key: string, owner: string, receiver: Receiver): Promise<ReceivedPart | null> {
     checkDisk();
-    const state = unwrap(await this.#directory.beginAs(key, owner, receiver.limits));
-    if (state === "busy") throw fileBusy(fileId(key));
+    const state = unwrap(await this.#directory.begin(key, owner, receiver.limits));
+    if (state === "removed") throw fileBusy(fileId(key));
     return state === "file" ? null : this.#receive(key, 0, receiver);
   }
 
@@ -132,8 +132,7 @@ export class FileClient {
     await this.#directory.discard(key);
   }
 
-  // Uploads. Every function that takes an id throws the 404 of one that is unknown or another tenant's, and the 400 of
-  // one that has ended.
+  // Uploads. Every function that takes an id throws the 404 of one that is unknown or another tenant's.
 
   /** Throws the 429 of a tenant with as many pending uploads as it may have. */
   async createUpload(upload: Omit<UploadRecord, "key" | "status">, owner: string): Promise<UploadRecord> {
@@ -143,15 +142,21 @@ export class FileClient {
     return record;
   }
 
-  /** An upload, and the length of each part by its number. */
+  /** An upload, the length of each part by its number, and the file that it has become. */
   async upload(
-    key: string | undefined,
     id: string,
-  ): Promise<{ upload: UploadRecord; parts: ReadonlyMap<number, number> }> {
+  ): Promise<{ upload: UploadRecord; parts: ReadonlyMap<number, number>; file: FileRecord | null }> {
+    const key = parseUploadId(id);
     const found = key === undefined ? null : await this.#directory.upload(key);
     if (!found) throw notFound("Upload", id, "upload_id");
-    if (found.upload.status !== "pending") throw uploadOver(id, found.upload.status);
     return found;
+  }
+
+  /** An upload that takes parts. Throws the 400 of one that has ended. */
+  async pendingUpload(id: string): Promise<UploadRecord> {
+    const { upload } = await this.upload(id);
+    if (upload.status !== "pending") throw uploadOver(id, upload.status);
+    return upload;
   }
 
   /** Begins to receive a part of a pending upload. Throws as `receive` does. */
@@ -225,6 +230,6 @@ export class FileClient {
 }
 
 function fileBusy(id: string): ApiError {
-  const message = `File '${id}' is being uploaded or deleted. Please try again in a moment.`;
+  const message = `File '${id}' is being deleted. Please try again in a moment.`;
   return new ApiError({ status: 409, message, param: "id", code: "file_busy" });
 }

@@ -39,16 +39,11 @@ export class FileDirectory extends OwnedObject {
     this.#tenant = this.named.tenant ?? "";
   }
 
-  /** Begins a file of the key `owner`. Its bytes may be stored from now on. */
-  begin(key: string, owner: string, limits: FileLimits): Promise<Result<null>> {
-    return this.#change(() => {
-      this.#files.begin({ key, part: 0, owner }, limits, Date.now());
-      return null;
-    });
-  }
-
-  /** Begins a file with a given key, unless it exists. Gives the earlier state of the key. */
-  beginAs(key: string, owner: string, limits: FileLimits): Promise<Result<"file" | "busy" | "free">> {
+  /**
+   * Begins a file of the key `owner`, or begins it again: its bytes may be stored from now on. Gives the state of the file's
+   * key. Only a free one begins.
+   */
+  begin(key: string, owner: string, limits: FileLimits): Promise<Result<"file" | "removed" | "free">> {
     return this.#change(() => {
       const state = this.#files.state(key);
       if (state === "free") this.#files.begin({ key, part: 0, owner }, limits, Date.now());
@@ -100,16 +95,18 @@ export class FileDirectory extends OwnedObject {
     this.#files.disuse(key, store);
   }
 
-  // Uploads. Callers check the status first. An upload that has ended in the meantime gives null, or false.
+  // Uploads. Callers check the status first. An upload that has ended otherwise in the meantime gives null, or false.
 
   /** False if the tenant has as many pending uploads as it may. */
   createUpload(upload: UploadRecord, owner: string): Promise<Result<boolean>> {
     return this.#change(() => this.#uploads.create(upload, owner));
   }
 
-  upload(key: string): { upload: UploadRecord; parts: Map<number, number> } | null {
-    const upload = this.#uploads.find(key, Date.now());
-    return upload && { upload, parts: this.#files.parts(key) };
+  /** An upload, the lengths of its parts, and the file that it has become. */
+  upload(key: string): { upload: UploadRecord; parts: Map<number, number>; file: FileRecord | null } | null {
+    const now = Date.now();
+    const upload = this.#uploads.find(key, now);
+    return upload && { upload, parts: this.#files.parts(key), file: this.#files.find(key, now) };
   }
 
   /** Begins a part of the key `owner`, and gives its number. */
@@ -133,7 +130,7 @@ export class FileDirectory extends OwnedObject {
 
   completeUpload(record: FileRecord, limits: FileLimits): Promise<Result<boolean>> {
     return this.#counted(record, () => {
-      if (!this.#isPending(record.key)) return false;
+      if (!this.#isPending(record.key)) return this.#files.state(record.key) === "file";
       this.#uploads.complete(record, limits, Date.now());
       return true;
     });
@@ -141,9 +138,8 @@ export class FileDirectory extends OwnedObject {
 
   cancelUpload(key: string): Promise<Result<boolean>> {
     return this.#change(() => {
-      if (!this.#isPending(key)) return false;
-      this.#uploads.cancel(key, Date.now());
-      return true;
+      if (this.#isPending(key)) this.#uploads.cancel(key, Date.now());
+      return this.#uploads.find(key, Date.now())?.status === "cancelled";
     });
   }
 

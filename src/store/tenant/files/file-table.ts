@@ -70,18 +70,19 @@ export class FileTable {
     this.#schema = schema;
   }
 
-  /** Begins a part, before any of its bytes are stored. Throws as `checkFileLimits` does. */
+  /** Begins a part, before any of its bytes are stored, or begins it again. Throws as `checkFileLimits` does. */
   begin({ key, part, owner }: { key: string; part: number; owner: string }, limits: FileLimits, now: number): void {
-    const insert = "INSERT INTO part (key, part, owner, bytes, touched_at, is_whole) VALUES (?, ?, ?, 0, ?, 0)";
+    const insert = `INSERT INTO part (key, part, owner, bytes, touched_at, is_whole) VALUES (?, ?, ?, 0, ?, 0)
+      ON CONFLICT (key, part) DO UPDATE SET owner = excluded.owner, bytes = 0, touched_at = excluded.touched_at, is_whole = 0`;
     this.#schema.write(insert, key, part, owner, now);
     this.check(limits, owner, { files: part === 0 ? 1 : 0, bytes: 0 });
   }
 
-  /** Tells whether a key is that of a file, of one that is being received or removed, or of none. */
-  state(key: string): "file" | "busy" | "free" {
+  /** Tells whether a key is that of a file, of one whose bytes are being removed, or of neither. */
+  state(key: string): "file" | "removed" | "free" {
     const isIn = (table: string) => this.#schema.rows(`SELECT 1 FROM ${table} WHERE key = ? LIMIT 1`, key).length > 0;
     if (isIn("file")) return "file";
-    return isIn("part") || isIn("removed") ? "busy" : "free";
+    return isIn("removed") ? "removed" : "free";
   }
 
   /** Notes how many bytes of a part have come. False if it was given up in the meantime. Throws as `checkFileLimits` does. */
@@ -95,7 +96,7 @@ export class FileTable {
 
   /** Notes that a part has come completely. False if it was given up in the meantime. */
   finish({ key, part, bytes }: { key: string; part: number; bytes: number }): boolean {
-    const update = "UPDATE part SET bytes = ?, is_whole = 1 WHERE key = ? AND part = ? AND is_whole = 0 RETURNING key";
+    const update = "UPDATE part SET bytes = ?, is_whole = 1 WHERE key = ? AND part = ? AND is_whole < 2 RETURNING key";
     return this.#schema.rows(update, bytes, key, part).length > 0;
   }
 
@@ -103,7 +104,8 @@ export class FileTable {
   commit(record: FileRecord, limits: FileLimits): boolean {
     const { key, bytes } = record;
     const [begun] = this.#schema.rows<{ owner: string }>("DELETE FROM part WHERE key = ? RETURNING owner", key);
-    if (!begun) return false;
+    // A repeated call finds the file.
+    if (!begun) return this.state(key) === "file";
     this.add(record, begun.owner);
     this.check(limits, begun.owner, { files: 0, bytes });
     return true;

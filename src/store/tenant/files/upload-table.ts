@@ -39,10 +39,12 @@ export class UploadTable {
   /** Begins an upload. False if the tenant has as many pending ones as it may. */
   create({ key, expiresAt, status, ...body }: UploadRecord, owner: string): boolean {
     const [pending] = this.#schema.rows<{ count: number }>(
-      "SELECT COUNT(*) AS count FROM upload WHERE status = 'pending'",
+      "SELECT COUNT(*) AS count FROM upload WHERE status = 'pending' AND key <> ?",
+      key,
     );
     if ((pending?.count ?? 0) >= MAX_PENDING) return false;
-    const insert = "INSERT INTO upload (key, owner, expires_at, status, body) VALUES (?, ?, ?, ?, ?)";
+    const insert =
+      "INSERT INTO upload (key, owner, expires_at, status, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
     this.#schema.write(insert, key, owner, expiresAt, status, JSON.stringify(body));
     return true;
   }
