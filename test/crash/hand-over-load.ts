@@ -24,6 +24,8 @@ export interface Outcome {
   streams: number;
   /** The reasons why requests and streams failed or were wrong. */
   failures: string[];
+  /** Requests that were sent again, because the server closed the idle connection on which they were sent. */
+  resent: number;
   /** The times of short requests, in order. Milliseconds. */
   latencies: number[];
 }
@@ -35,7 +37,7 @@ export interface RunningLoad {
   finish(): Promise<Outcome>;
 }
 
-/** Connections that are kept alive as clients keep them. A request on one is never sent again. */
+/** Connections that are kept alive as clients keep them. */
 const agent = new Agent({ keepAlive: true, maxFreeSockets: 256 });
 
 type Answered = { id: string; status: string; output: { content?: { text: string }[] }[] };
@@ -146,7 +148,8 @@ export function beginLoad(load: Load): RunningLoad {
         }
       }
       agent.destroy();
-      return { requests: latencies.length, streams: ended, failures, latencies: latencies.toSorted((a, b) => a - b) };
+      const inOrder = latencies.toSorted((a, b) => a - b);
+      return { requests: latencies.length, streams: ended, failures, resent, latencies: inOrder };
     },
   };
 }
@@ -198,11 +201,21 @@ async function readStream(
   return { id: end.id, text: heard };
 }
 
+let resent = 0;
+
+/**
+ * Sends a request. One that meets the end of an idle connection is sent again on another one, as clients do: a server may
+ * close an idle connection at any time (RFC 9112, 9.5).
+ */
 function send(url: string, method: string, path: string, body?: object, from = agent): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const headers = body && { "content-type": "application/json" };
     const asked = request(`${url}${path}`, { method, agent: from, headers }, resolve);
-    asked.on("error", (error) => reject(new Error(`${error.message}${asked.reusedSocket ? " (reused)" : ""}`)));
+    asked.on("error", (error) => {
+      if (!asked.reusedSocket) return reject(error);
+      resent += 1;
+      resolve(send(url, method, path, body, from));
+    });
     asked.end(body && JSON.stringify(body));
   });
 }

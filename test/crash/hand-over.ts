@@ -105,6 +105,7 @@ failures.push(...outcome.failures);
 const at = (all: readonly number[], part: number) => `${Math.round(all[Math.floor(all.length * part)] ?? 0)} ms`;
 const figures = (all: readonly number[]) => `p50 ${at(all, 0.5)}, p99 ${at(all, 0.99)}, longest ${at(all, 0.999999)}`;
 console.log(`requests: ${outcome.requests}, ${figures(outcome.latencies)}; streams: ${outcome.streams}`);
+console.log(`${outcome.resent} requests were sent again, because their idle connection was closed`);
 console.log(`reloads: ${figures(took.toSorted((a, b) => a - b))}; ${reconnections} WebSockets connected again`);
 console.log(`${launcher()}; ${failures.length} failures`);
 for (const failure of failures.slice(0, 20)) console.log(`  ${failure}`);

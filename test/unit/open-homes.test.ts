@@ -20,13 +20,13 @@ const LEAST = 4;
 const ENOUGH = "1000000";
 
 /** Homes in memory, by name: whether each has work in progress, and the order in which they were closed. */
-function homes(isIdle: (name: string) => boolean, files = FEW) {
+function homes(isIdle: (name: string) => boolean, files = FEW, mayBeVacant = false) {
   const lives = new Map<string, LivingHome>();
   const left: string[] = [];
   const getByName = (object: string) => {
     const name = object.replace("acme:", "");
     if (!lives.has(name)) {
-      const life = { isIdle: isIdle(name), mayBeVacant: false };
+      const life = { isIdle: isIdle(name), mayBeVacant };
       lives.set(name, life);
       homeOpened(object, life);
     }
@@ -38,7 +38,11 @@ function homes(isIdle: (name: string) => boolean, files = FEW) {
       },
     };
   };
-  const bindings = { HOME: { getByName } as unknown as typeof env.HOME, OPEN_FILES: files };
+  const bindings = {
+    HOME: { getByName } as unknown as typeof env.HOME,
+    OPEN_FILES: files,
+    ...(mayBeVacant && { HOME_FILES: {} as Fetcher }),
+  };
   const called = <T>(name: string, call: () => T) =>
     inOpenHome(bindings, `acme:${name}`, () => {
       getByName(`acme:${name}`);
@@ -120,4 +124,23 @@ it("lets a call wait for a closing home, and opens it again", async () => {
   homeLeft("acme:a");
   await call;
   expect(openHomes().get("acme:a")?.calls).toBe(0);
+});
+
+describe("a home that may store nothing", () => {
+  it("is asked to leave after its last call", async () => {
+    const { called, left } = homes(() => true, ENOUGH, true);
+    await called("a", answered);
+    expect(left).toEqual(["a"]);
+  });
+
+  it("is not opened again where a hand-over has closed it in the middle of a call", async () => {
+    const { called, left } = homes(() => true, ENOUGH, true);
+    await expect(
+      called("a", async () => {
+        homeLeft("acme:a");
+        throw new Error("The object was handed over.");
+      }),
+    ).rejects.toThrow("handed over");
+    expect(left).toEqual([]);
+  });
 });

@@ -219,11 +219,11 @@ export class HomeLife implements LivingHome {
     const files = this.#files;
     const isVacant = files !== undefined && this.#rows.isVacant() && (await storage.getAlarm()) === null;
     if (onlyIfVacant && !isVacant) return false;
-    if (isVacant) await removeFiles(files, this.#state.id);
+    const isRemoved = isVacant && (await removeFiles(files, this.#state.id));
     // All writes reach the disk before the object ends.
-    else await storage.sync();
+    if (!isRemoved) await storage.sync();
     // Holders of the conversation would lose it.
-    if (!isVacant && (!this.isIdle || this.#sockets.isAnyOpen)) return false;
+    if (!isRemoved && (!this.isIdle || this.#sockets.isAnyOpen)) return false;
     return this.#state.abort("It has left.") as never;
   }
 

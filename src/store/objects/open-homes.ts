@@ -1,6 +1,6 @@
 import { waitUntil } from "cloudflare:workers";
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { counted } from "./ownership.ts";
+import { counted, ownsObjects } from "./ownership.ts";
 
 /**
  * The open homes of this process. It keeps the process below its limit of open files, and lets a home that stores
@@ -173,9 +173,16 @@ export async function hasFile(files: Fetcher, id: DurableObjectId): Promise<bool
   return status !== 404;
 }
 
-/** Removes the files of a home that stores nothing. The home calls it, and ends then: later writes would be lost. */
-export async function removeFiles(files: Fetcher, id: DurableObjectId): Promise<void> {
-  for (const suffix of FILE_SUFFIXES) await files.fetch(fileUrl(id) + suffix, { method: "DELETE" });
+/**
+ * Removes the files of a home that stores nothing. The home calls it, and ends then: later writes would be lost. False, and
+ * nothing is removed, in a process that has handed its objects over: the files are another process's.
+ */
+export async function removeFiles(files: Fetcher, id: DurableObjectId): Promise<boolean> {
+  if (!ownsObjects()) return false;
+  await counted(async () => {
+    for (const suffix of FILE_SUFFIXES) await files.fetch(fileUrl(id) + suffix, { method: "DELETE" });
+  });
+  return true;
 }
 
 /** workerd names the database of an object by its id. */
@@ -273,7 +280,8 @@ export async function passOn(
 async function ended(homes: Homes, name: string, home: OpenHome): Promise<void> {
   home.calls -= 1;
   home.usedAt = Date.now();
-  const mayLeave = homes.HOME_FILES && home.calls === 0;
+  // A hand-over may have closed the home: a call would open it again.
+  const mayLeave = homes.HOME_FILES && home.calls === 0 && open.get(name) === home;
   if (mayLeave && home.life?.deref()?.mayBeVacant) await leave(homes, name, home, true);
 }
 
