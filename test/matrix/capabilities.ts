@@ -19,8 +19,8 @@ export interface Tenant {
   fetch(path: string, init?: RequestInit): Promise<Response>;
   /** Where the tenant's webhooks arrive, and the ids of the events that have arrived there, by their response. */
   hook: { url: string; events: ReadonlyMap<string, ReadonlySet<string>> };
-  /** Workers die: a request is sent again until it is answered. */
-  hasDeaths: boolean;
+  /** Where processes may die, a request is sent again until it is answered. */
+  server: { readonly hasDeaths: boolean };
 }
 
 /** Tells again and again, on any worker, that what was stored is still right: it throws if not. */
@@ -140,14 +140,17 @@ export const CAPABILITIES: Record<string, Capability> = {
       const reading = (async () => {
         // One that breaks off before its first event leaves nothing to resume.
         do await readNew(tenant.url, first, { model: SLOW, input: text }, headers);
-        while (tenant.hasDeaths && first.id === "");
+        while (tenant.server.hasDeaths && first.id === "");
       })();
       await eventually(() => first.id !== "" || hasEnded(first));
       second.id = first.id;
       await Promise.all([reading, resume(tenant.url, second, headers)]);
       for (const reader of readers) {
         // Only a death breaks a reader off.
-        assert.ok(tenant.hasDeaths || hasEnded(reader), `The stream has broken off after ${reader.text.slice(-200)}`);
+        assert.ok(
+          tenant.server.hasDeaths || hasEnded(reader),
+          `The stream has broken off after ${reader.text.slice(-200)}`,
+        );
         await eventually(async () => {
           if (!hasEnded(reader)) await resume(tenant.url, reader, headers);
           return hasEnded(reader);
@@ -340,7 +343,7 @@ export const CAPABILITIES: Record<string, Capability> = {
       await create(tenant, text);
       await create(tenant, text, { background: true });
       // A dead worker may take its latest foreground counts with it.
-      const least = before + (tenant.hasDeaths ? 1 : 2);
+      const least = before + (tenant.server.hasDeaths ? 1 : 2);
       await eventually(async () => (await usage()) >= least);
       return async () => void (await eventually(async () => (await usage()) >= least));
     },
