@@ -70,16 +70,13 @@ export async function retire(predecessor: WorkerProcess): Promise<void> {
   while ((await predecessor.tell()).streams > 0 && performance.now() < deadline) await sleep(STREAMS_POLL_MS);
   await predecessor.tell("hold");
   await sleep(HOLD_MS);
-  // Its end must be ours: alarms have opened objects in it (`owned-object.ts`), and workerd, which would close their files when it
-  // ends by itself, would remove write-ahead logs that its successor writes to.
-  if (canSeeConnections) predecessor.tell("stay", null, 0).catch(() => {});
   await predecessor.tell("retire");
   predecessor.stopAccepting();
 }
 
 /**
- * Kills a process that accepts no more connections when its clients have gone, or after `graceMs`: false if it had some
- * then. Connections from this program's processes are not waited for: they never end by themselves.
+ * Ends a process that accepts no more connections when its clients have gone, or after `graceMs`: false if it had some
+ * then. Connections from this program's other processes are not waited for: they never end by themselves.
  */
 export async function endWithClients(worker: WorkerProcess, graceMs: number): Promise<boolean> {
   const stopped = worker.stop(graceMs);
@@ -107,9 +104,6 @@ async function untilClosed(pid: number): Promise<void> {
   }
   throw new Error("The process has not closed its objects.");
 }
-
-/** True if the system shows the connections of a process. */
-const canSeeConnections = existsSync("/proc/self/net/tcp");
 
 /** The number of clients' connections of a process on a port; undefined if the system does not show it. */
 function openConnections(pid: number, port: number): number | undefined {

@@ -147,7 +147,7 @@ export class Service {
 
   async #endOldest(): Promise<void> {
     const [oldest] = this.#predecessors.keys();
-    if (oldest) await endWithClients(oldest, this.#configuration.settings.stopTimeoutMs);
+    await oldest?.stop(this.#configuration.settings.stopTimeoutMs);
   }
 
   /** Moves damaged files, which no process has open, into quarantine. */
@@ -199,7 +199,7 @@ export class Service {
     const began = performance.now();
     const stopAll = (ms: number) =>
       Promise.all([
-        ...[...this.#predecessors.keys()].map((worker) => endWithClients(worker, ms)),
+        ...[...this.#predecessors.keys()].map((worker) => worker.stop(ms)),
         this.#isOfSeveral ? endWithClients(this.#worker, ms) : this.#worker.stop(ms),
       ]);
     const worker = this.#worker;

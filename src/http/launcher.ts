@@ -11,9 +11,6 @@ import type { Carried } from "../store/objects/owned-object.ts";
 import { setOwnership, streamsHeld } from "../store/objects/ownership.ts";
 import { type DiskState, noteDisk, type ProcessMeasures, processState } from "../store/objects/process-state.ts";
 
-/** How often `/stay` wakes. Milliseconds. */
-const STAY_MS = 60_000;
-
 /** How long after `/retire` clients are told to leave: workerd has stopped accepting connections by then. Milliseconds. */
 const RETIRING_MS = 200;
 
@@ -64,9 +61,6 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
       case "/hold":
         processState.holdsAnswers = true;
         return undefined;
-      case "/stay":
-        // workerd ends when the last request has ended: this one keeps it until the launcher kills it.
-        for (;;) await scheduler.wait(STAY_MS);
       case "/retire":
         processState.retiresAt = Date.now() + RETIRING_MS;
         return undefined;

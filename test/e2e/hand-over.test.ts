@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { beginLoad } from "../crash/hand-over-load.ts";
@@ -120,6 +121,34 @@ describe("another process that takes the place of the serving one", () => {
     ] as const) {
       expect((await create(served.url, { model, input: "Hello!" })).status).toBe(status);
     }
+    expect(await stop(served)).toBe(0);
+  });
+
+  it("can delete what its predecessor has an alarm for", async () => {
+    const served = await start(least());
+    const slow = create(served.url, { model: "simulator?words=120&tps=10", input: "Keep the predecessor." });
+    await untilAsked("Keep the predecessor.");
+    const made = await Promise.all(
+      Array.from({ length: 8 }, (_, index) => create(served.url, { model: "simulator", input: `${index}` })),
+    );
+    served.child.kill("SIGHUP");
+    await eventually(() => times(served, SERVES) === 1, 30_000);
+    const [predecessor] = workerdsOf(served);
+    // Homes report to the list of responses 2 s after their creation, by an alarm.
+    const listed = async () => (await fetch(`${served.url}/v1/responses?limit=100`)).text();
+    await eventually(async () => {
+      const text = await listed();
+      return made.every(({ id }) => text.includes(id));
+    });
+    // The predecessor's alarms ring in these seconds.
+    for (const { id } of made) {
+      const statusOf = async (method: string) => (await fetch(`${served.url}/v1/responses/${id}`, { method })).status;
+      expect(await statusOf("DELETE")).toBe(200);
+      for (let asked = 0; asked < 5; asked += 1) expect(await statusOf("GET")).toBe(404);
+      await sleep(500);
+    }
+    expect(workerdsOf(served)).toContain(predecessor);
+    expect((await slow).status).toBe("completed");
     expect(await stop(served)).toBe(0);
   });
 

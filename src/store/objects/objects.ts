@@ -15,7 +15,7 @@ import {
   workerOf,
 } from "./registry.ts";
 import { type Answer, isRetryable, type ObjectCall, type RemoteObjects } from "./rpc.ts";
-import { atWorker, homeFilesOf, MOVED, OWN_WORKER, WORKERS } from "./workers.ts";
+import { atWorker, homeFilesOf, IS_SERVED, MOVED, OWN_WORKER, WORKERS } from "./workers.ts";
 
 /**
  * The objects as the rest of the Worker reaches them: by stubs, whose calls find their object in whichever process it runs
@@ -27,7 +27,7 @@ import { atWorker, homeFilesOf, MOVED, OWN_WORKER, WORKERS } from "./workers.ts"
 export interface ObjectClasses {}
 
 /** Methods that an object has for its platform or its process (`owned-object.ts`), and not for callers. */
-type OwnMethod = keyof DurableObject | ("suspend" | "takeOver" | "close");
+type OwnMethod = keyof DurableObject | ("suspend" | "takeOver" | "close" | "reopen");
 
 type MethodOf<Class> = Exclude<
   { [Name in keyof Class & string]: Class[Name] extends (...args: never) => void ? Name : never }[keyof Class & string],
@@ -193,8 +193,15 @@ export async function ask(env: RawBindings, call: ObjectCall): Promise<unknown> 
         // Where it is called by an object, that one is closed in this time.
         await ownPlace(false);
         if (!isRepeatable(call)) throw objectUnreachable();
-      } else if (isAgain || !isRetryable(error) || !isRepeatable(call)) throw error;
-      else isAgain = true;
+      } else {
+        const isStale = place === "here" && isOfSharedFile(error);
+        if (isStale)
+          await stubOf<{ reopen(): Promise<void> }>(env, call.object)
+            .reopen()
+            .catch(() => {});
+        if (isAgain || !(isStale || isRetryable(error)) || !isRepeatable(call)) throw error;
+        isAgain = true;
+      }
     }
   }
 }
@@ -207,6 +214,14 @@ async function askAt(env: RawBindings, worker: number, call: ObjectCall): Promis
   const { readable, writable } = new IdentityTransformStream();
   waitUntil(passOn(answer.body, writable, next).catch(() => {}));
   return new Response(readable, answer);
+}
+
+/**
+ * Tells whether an error may be that of a file which another process has open for a moment, because its alarm rings after a
+ * hand-over (`owned-object.ts`): SQLite's lock is taken, or its index is of a file that was removed meanwhile.
+ */
+function isOfSharedFile(error: unknown): boolean {
+  return IS_SERVED && error instanceof Error && /SQLITE_(?:BUSY|IOERR)/.test(error.message);
 }
 
 /** Tells whether an instance of an object was ended, and its call with it. */

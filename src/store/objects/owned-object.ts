@@ -1,14 +1,11 @@
 import { DurableObject } from "cloudflare:workers";
 import type { Env, RawEnv } from "../../env.ts";
 import { withObjects } from "./objects.ts";
-import { counted, isClosing, mayRing } from "./ownership.ts";
+import { counted, hasHandedOver, isClosing, mayRing } from "./ownership.ts";
 import { nameOf, type ObjectBinding, type ObjectName, textOf } from "./registry.ts";
 import { IS_SERVED } from "./workers.ts";
 
 /** An object that a self-hosted process can pass to another one while it is in use (`hand-over.ts`). */
-
-/** An alarm whose object is another process's waits here for the end of this process, and looks this often. Milliseconds. */
-const WAIT_MS = 60_000;
 
 const HANDED_OVER = "The object was handed over.";
 
@@ -24,9 +21,14 @@ export abstract class OwnedObject extends DurableObject<Env> {
   /** Its name. */
   protected readonly named: ObjectName;
 
-  /** `binding`: the binding by which the Worker reaches objects of the class. */
+  /**
+   * `binding`: the binding by which the Worker reaches objects of the class. Throws in a process that has handed its objects over:
+   * its alarms still ring, and also in the next process, which has read them at its start. The runtime opens the object's
+   * file for an alarm, closes it when the constructor has failed, and tries again later, however often that happens.
+   */
   constructor(state: DurableObjectState, env: RawEnv, binding: ObjectBinding) {
     super(state, withObjects(env, "object"));
+    if (hasHandedOver()) throw new Error(HANDED_OVER);
     this.named = nameOf(binding, state.id.name ?? "");
     if (IS_SERVED) noteLife(this, this.named);
   }
@@ -50,6 +52,11 @@ export abstract class OwnedObject extends DurableObject<Env> {
     this.ctx.abort(HANDED_OVER);
   }
 
+  /** Ends this instance, and does not return: the next call opens the object's file again. */
+  async reopen(): Promise<void> {
+    this.ctx.abort("Its file is opened again.");
+  }
+
   /** Says whether the object has sockets with which it may hibernate: then it must be closed although nothing of it is in memory. */
   protected setHibernating(may: boolean): void {
     const life = lives.get(keyOf(this.named));
@@ -59,15 +66,10 @@ export abstract class OwnedObject extends DurableObject<Env> {
   /** The work of the alarm. */
   protected async ring(): Promise<void> {}
 
-  /**
-   * Runs the alarm where the object is. After a hand-over the alarms of this process still ring in it, and in the next
-   * one, too, which has read them at its start: here they wait, because the runtime would forget one that fails again and
-   * again, and one that ends.
-   */
+  /** Runs the alarm once the object is here. */
   override async alarm(): Promise<void> {
     // It rings again in 2 s. Its file must be closed before the next process starts.
-    if (isClosing()) this.ctx.abort(HANDED_OVER);
-    while (!(await mayRing())) await scheduler.wait(WAIT_MS);
+    if (isClosing() || !(await mayRing())) this.ctx.abort(HANDED_OVER);
     await this.ring();
   }
 

@@ -36,6 +36,11 @@ export function isClosing(): boolean {
   return hasOwned && (ownership === "ending" || ownership === "moving");
 }
 
+/** True of a process that has handed its objects over. */
+export function hasHandedOver(): boolean {
+  return ownership === "forwards";
+}
+
 /** True of a process whose objects run here and stay. */
 export function ownsObjects(): boolean {
   return ownership === "owns";
