@@ -340,7 +340,7 @@ describe("the connection to vLLM", () => {
   const released = (settings: string) => eventually(() => requestOf(settings)?.state === "aborted");
 
   it.each([false, true])("refused: 502, stream: %s", async (stream) => {
-    await expectError(await askDev("fault=refuse", { stream }), {
+    await expectError(await ask("fault=refuse", { stream }), {
       status: 502,
       type: "server_error",
       code: "upstream_unreachable",

@@ -71,6 +71,14 @@ export class Housekeeping {
     if (due.length > 0) await this.wake(Math.min(...due));
   }
 
+  /** Does the alarm's work if it is due soon: a home that is closed meanwhile would be opened again for it. */
+  async ringEarly(): Promise<void> {
+    await this.open();
+    if (this.#alarmAt == null || this.#alarmAt > Date.now() + WATCHDOG_MS) return;
+    await this.ring();
+    if (!this.hasAlarm) await this.#storage.deleteAlarm();
+  }
+
   /** Sets the alarm, because the home has a run now. */
   watchRuns(): Promise<void> {
     return this.wake(Date.now() + WATCHDOG_MS);
@@ -219,6 +227,7 @@ export class HomeLife implements LivingHome {
     const files = this.#files;
     const isVacant = files !== undefined && this.#rows.isVacant() && (await storage.getAlarm()) === null;
     if (onlyIfVacant && !isVacant) return false;
+    if (!isVacant && this.isIdle) await this.#housekeeping.ringEarly();
     const isRemoved = isVacant && (await removeFiles(files, this.#state.id));
     // All writes reach the disk before the object ends.
     if (!isRemoved) await storage.sync();
