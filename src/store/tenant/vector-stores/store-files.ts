@@ -1,5 +1,6 @@
 import { type AttributeFilter, type Attributes, passes } from "@responses-edge/responses-api/attribute-filter";
 import type {
+  BatchObject,
   Chunking,
   FileCounts,
   FileStatus,
@@ -327,4 +328,29 @@ function toFile(row: Row): StoreFile {
     error: error === null ? null : (JSON.parse(error) as LastError),
     isRead: is_read === 1,
   };
+}
+
+/** A file of a store as the API shows it. */
+export function shownFile(
+  { id, createdAt, status, error, bytes, attributes, chunking }: StoreFile,
+  store: string,
+): StoreFileObject {
+  return {
+    id,
+    object: "vector_store.file",
+    vector_store_id: store,
+    created_at: createdAt,
+    status,
+    last_error: error,
+    usage_bytes: bytes,
+    attributes,
+    chunking_strategy: chunking,
+  };
+}
+
+/** The status of a batch of files with these counts. */
+export function statusOfBatch({ in_progress, completed, cancelled, total }: FileCounts): BatchObject["status"] {
+  if (in_progress > 0) return "in_progress";
+  if (cancelled > 0) return "cancelled";
+  return completed > 0 || total === 0 ? "completed" : "failed";
 }

@@ -1,4 +1,5 @@
 import { TOKENIZER } from "@responses-edge/vector-search";
+import { OUTBOX_TABLE } from "../../objects/outbox.ts";
 
 /** The tables of a vector store. */
 export const VECTOR_STORE_TABLES = [
@@ -25,4 +26,5 @@ export const VECTOR_STORE_TABLES = [
   `CREATE VIRTUAL TABLE words USING fts5 (text, content = '', contentless_delete = 1, tokenize = "${TOKENIZER}")`,
   // Files whose chunks are to be removed.
   "CREATE TABLE removed (file INTEGER PRIMARY KEY)",
+  OUTBOX_TABLE,
 ];

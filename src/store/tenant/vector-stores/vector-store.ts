@@ -3,12 +3,12 @@ import type { Attributes } from "@responses-edge/responses-api/attribute-filter"
 import { invalidRequest, notFound } from "@responses-edge/responses-api/errors";
 import type {
   BatchObject,
-  FileCounts,
   FoundChunk,
   StoreFileObject,
   VectorStoreObject,
 } from "@responses-edge/responses-api/platform/vector-stores";
 import type { RawEnv } from "../../../env.ts";
+import { Outbox } from "../../objects/outbox.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { OBJECTS } from "../../objects/registry.ts";
 import { type Result, refused } from "../../objects/rpc.ts";
@@ -23,6 +23,8 @@ import {
   type StoreFile,
   type StoreFileQuery,
   StoreFiles,
+  shownFile,
+  statusOfBatch,
 } from "./store-files.ts";
 import { expiryOf, type NewStore, type StoreChange, type StoreRecord, StoreRow } from "./store-record.ts";
 import { StoreSearch, type StoreSearchRequest } from "./store-search.ts";
@@ -54,6 +56,7 @@ export class VectorStore extends OwnedObject {
   readonly #index: ChunkIndex;
   readonly #search: StoreSearch;
   readonly #host: IngestionHost;
+  readonly #outbox: Outbox<{ size: object }>;
   #isWorking = false;
 
   constructor(state: DurableObjectState, env: RawEnv) {
@@ -72,6 +75,13 @@ export class VectorStore extends OwnedObject {
       change: (body) => this.#change(body),
       waitUntil: (promise) => state.waitUntil(promise),
     };
+    this.#outbox = new Outbox<{ size: object }>({
+      sql: this.#schema,
+      deliver: { size: () => this.#reportSize(this.#files.totals().bytes) },
+      states: { size: () => this.#isSizeUnknown },
+      // The alarm's work delivers it.
+      wake: () => {},
+    });
   }
 
   /** Creates the store, with first files. A repeated call is harmless. */
@@ -121,7 +131,7 @@ export class VectorStore extends OwnedObject {
   async delete(): Promise<boolean> {
     const record = this.#current();
     if (!record) return false;
-    await this.#noteBytes(record, 0);
+    await this.#reportSize(0);
     forgetIngestion(record.id);
     this.#index.forget();
     this.#row.forget();
@@ -254,8 +264,7 @@ export class VectorStore extends OwnedObject {
       // Should this process die, another one resumes.
       await this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS);
       next = await new Ingestion(this.#host).run(Date.now() + WORK_MS);
-      const { record } = this.#row;
-      if (record) await this.#noteBytes(record, this.#files.totals().bytes);
+      if (this.#row.record) await this.#outbox.deliver();
     } finally {
       this.#isWorking = false;
     }
@@ -302,12 +311,18 @@ export class VectorStore extends OwnedObject {
     });
   }
 
-  /** Notes the store's size in the tenant's usage, where it is counted. A repeated note is harmless. */
-  async #noteBytes({ id, isCounted, notedBytes }: StoreRecord, bytes: number): Promise<void> {
-    if (!isCounted || bytes === notedBytes) return;
-    await this.env.QUOTAS.getByName(this.#host.tenant).noteStore(id, bytes);
+  /** True if the tenant's usage counts the store, and has another size. */
+  get #isSizeUnknown(): boolean {
     const { record } = this.#row;
-    if (record) this.#row.write({ ...record, notedBytes: bytes });
+    return record?.isCounted === true && record.notedBytes !== this.#files.totals().bytes;
+  }
+
+  /** Reports the store's size to the tenant's usage, if that counts it. A repeated report is harmless. */
+  async #reportSize(bytes: number): Promise<void> {
+    const { record } = this.#row;
+    if (!record?.isCounted || bytes === record.notedBytes) return;
+    await this.env.QUOTAS.getByName(this.#host.tenant).noteStore(record.id, bytes);
+    if (this.#row.record) this.#row.write({ ...this.#row.record, notedBytes: bytes });
   }
 
   #noteActivity(record: StoreRecord): void {
@@ -326,7 +341,8 @@ export class VectorStore extends OwnedObject {
       this.#index.pending(1).length > 0;
     if (hasWork) return Date.now();
     const expiry = record.isExpired ? null : expiryOf(record);
-    return expiry === null ? undefined : expiry * 1000;
+    const times = [expiry && expiry * 1000, this.#outbox.nextDue()].filter((time) => time !== null);
+    return times.length === 0 ? undefined : Math.min(...times);
   }
 
   /** Sets the alarm for the next due work, unless it rings earlier. */
@@ -350,6 +366,10 @@ export class VectorStore extends OwnedObject {
     }
   }
 
+  #shownFile(file: StoreFile): StoreFileObject {
+    return shownFile(file, this.#row.record?.id ?? "");
+  }
+
   #shown(record: StoreRecord): VectorStoreObject {
     const { counts, bytes } = this.#files.totals();
     const { id, name, description, metadata, createdAt, lastActiveAt, expiresAfter, isExpired, embedding } = record;
@@ -371,30 +391,10 @@ export class VectorStore extends OwnedObject {
       embedding_dimensions: embedding?.dimensions ?? null,
     };
   }
-
-  #shownFile({ id, createdAt, status, error, bytes, attributes, chunking }: StoreFile): StoreFileObject {
-    return {
-      id,
-      object: "vector_store.file",
-      vector_store_id: this.#row.record?.id ?? "",
-      created_at: createdAt,
-      status,
-      last_error: error,
-      usage_bytes: bytes,
-      attributes,
-      chunking_strategy: chunking,
-    };
-  }
 }
 
 declare module "../../objects/objects.ts" {
   interface ObjectClasses {
     VECTOR_STORES: VectorStore;
   }
-}
-
-function statusOfBatch({ in_progress, completed, cancelled, total }: FileCounts): BatchObject["status"] {
-  if (in_progress > 0) return "in_progress";
-  if (cancelled > 0) return "cancelled";
-  return completed > 0 || total === 0 ? "completed" : "failed";
 }
