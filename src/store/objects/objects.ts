@@ -194,12 +194,8 @@ export async function ask(env: RawBindings, call: ObjectCall): Promise<unknown> 
         await ownPlace(false);
         if (!isRepeatable(call)) throw objectUnreachable();
       } else {
-        const isStale = place === "here" && isOfSharedFile(error);
-        if (isStale)
-          await stubOf<{ reopen(): Promise<void> }>(env, call.object)
-            .reopen()
-            .catch(() => {});
-        if (isAgain || !(isStale || isRetryable(error)) || !isRepeatable(call)) throw error;
+        const wasShared = place === "here" && (await unshare(env, call.object, error));
+        if (isAgain || !(wasShared || isRetryable(error)) || !isRepeatable(call)) throw error;
         isAgain = true;
       }
     }
@@ -216,12 +212,21 @@ async function askAt(env: RawBindings, worker: number, call: ObjectCall): Promis
   return new Response(readable, answer);
 }
 
+/** The time for which another process has the file of an object open. Milliseconds. */
+const SHARED_MS = 50;
+
 /**
- * Tells whether an error may be that of a file which another process has open for a moment, because its alarm rings after a
- * hand-over (`owned-object.ts`): SQLite's lock is taken, or its index is of a file that was removed meanwhile.
+ * Tells whether an error may be that of a file which another process has open, too, for a moment, because its alarm rings after a
+ * hand-over (`owned-object.ts`), and waits for the end of that. SQLite's lock is taken then, or its index is that of a file
+ * which was removed meanwhile: only a new instance of the object gets another one.
  */
-function isOfSharedFile(error: unknown): boolean {
-  return IS_SERVED && error instanceof Error && /SQLITE_(?:BUSY|IOERR)/.test(error.message);
+async function unshare(env: RawBindings, object: ObjectName, error: unknown): Promise<boolean> {
+  const [, code] = (IS_SERVED && error instanceof Error && /SQLITE_(BUSY|IOERR)/.exec(error.message)) || [];
+  if (code === undefined) return false;
+  const stub = stubOf<{ reopen(): Promise<void> }>(env, object);
+  if (code === "IOERR") await stub.reopen().catch(() => {});
+  await scheduler.wait(SHARED_MS);
+  return true;
 }
 
 /** Tells whether an instance of an object was ended, and its call with it. */
