@@ -62,10 +62,7 @@ const SOCKET_NOTE = "Error: The client did not close its WebSocket.";
 /** workerd logs this for work of an object that a hand-over cuts off (`src/store/objects/owned-object.ts`). */
 const HAND_OVER_NOTE = "Error: The object was handed over.";
 
-/** workerd logs this where an alarm opens its object in two processes at once. It rings again. */
-const BUSY_NOTE = "SQLITE_BUSY";
-
-const HIDDEN = [FLAGS_NOTE, ALARM_NOTE, READER_NOTE, SOCKET_NOTE, HAND_OVER_NOTE, BUSY_NOTE];
+const HIDDEN = [FLAGS_NOTE, ALARM_NOTE, READER_NOTE, SOCKET_NOTE, HAND_OVER_NOTE];
 
 /** The printed form of a line; undefined for a hidden one. */
 export function shownLine(line: string, format: LogFormat): string | undefined {

@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/bounded-io/multipart";
 import { ApiError, invalidRequest, notFound } from "@responses-edge/responses-api/errors";
-import { parsePartId, partId, uploadId } from "@responses-edge/responses-api/ids";
+import { fileId, parsePartId, partId, uploadId } from "@responses-edge/responses-api/ids";
 import {
   completeUploadBody,
   createUploadBody,
@@ -77,8 +77,10 @@ export async function completeUpload(caller: Caller, id: string, body: unknown):
   const { part_ids: ids, md5 } = parse(completeUploadBody, body);
   const { files } = caller;
   const { upload, parts, file: made } = await files.upload(id);
-  if (made && ids.join() === made.parts.map((part) => partId(upload.key, part)).join())
+  if (made && ids.join() === made.parts.map((part) => partId(upload.key, part)).join()) {
+    if (md5 != null) await checkMd5((await files.content(fileId(upload.key))).body, md5);
     return shownUpload(upload, made);
+  }
   if (upload.status !== "pending") throw uploadOver(id, upload.status);
   const numbers = ids.map((each, index) => partNumber(each, `part_ids[${index}]`, upload.key, parts));
   const again = numbers.findIndex((part, index) => numbers.indexOf(part) !== index);

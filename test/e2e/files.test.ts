@@ -334,6 +334,10 @@ describe.concurrent("an upload", () => {
     expect(await client().files.retrieve(id)).toEqual(completed.file);
     // A client that has lost the answer asks again.
     expect(await client().uploads.complete(upload.id, { part_ids: ids })).toEqual(completed);
+    expect(await client().uploads.complete(upload.id, { part_ids: ids, md5: md5(bytes) })).toEqual(completed);
+    await expect(client().uploads.complete(upload.id, { part_ids: ids, md5: "0".repeat(32) })).rejects.toMatchObject({
+      ...{ status: 400, code: "md5_mismatch" },
+    });
     await expect(client().uploads.complete(upload.id, { part_ids: ids.slice(1) })).rejects.toMatchObject({
       ...{ status: 400, code: "upload_completed" },
     });

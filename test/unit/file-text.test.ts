@@ -160,6 +160,7 @@ describe("a file whose process dies while it is stored", () => {
       expect(await step()).toEqual(told(true));
       expect(await step()).toEqual(told(true));
     }
+    expect(await directory.completeUpload({ ...record, parts: [] }, limits)).toEqual(told(false));
     expect(await contentOf(files, fileId(key))).toBe("four");
     expect((await files.list({ limit: 10, order: "asc" })).data).toHaveLength(1);
   });

@@ -221,10 +221,10 @@ const SHARED_MS = 50;
  * which was removed meanwhile: only a new instance of the object gets another one.
  */
 async function unshare(env: RawBindings, object: ObjectName, error: unknown): Promise<boolean> {
-  const [, code] = (IS_SERVED && error instanceof Error && /SQLITE_(BUSY|IOERR)/.exec(error.message)) || [];
+  const [, code] = (IS_SERVED && error instanceof Error && /SQLITE_(BUSY|IOERR_SHORT_READ)/.exec(error.message)) || [];
   if (code === undefined) return false;
   const stub = stubOf<{ reopen(): Promise<void> }>(env, object);
-  if (code === "IOERR") await stub.reopen().catch(() => {});
+  if (code === "IOERR_SHORT_READ") await stub.reopen().catch(() => {});
   await scheduler.wait(SHARED_MS);
   return true;
 }

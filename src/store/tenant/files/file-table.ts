@@ -105,7 +105,7 @@ export class FileTable {
     const { key, bytes } = record;
     const [begun] = this.#schema.rows<{ owner: string }>("DELETE FROM part WHERE key = ? RETURNING owner", key);
     // A repeated call finds the file.
-    if (!begun) return this.state(key) === "file";
+    if (!begun) return this.#schema.rows("SELECT 1 FROM file WHERE key = ? AND bytes = ?", key, bytes).length > 0;
     this.add(record, begun.owner);
     this.check(limits, begun.owner, { files: 0, bytes });
     return true;
