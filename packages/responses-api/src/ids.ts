@@ -91,9 +91,12 @@ export function newSharedHome(): string {
   return SHARED_MARK + randomBase62(HOME_LENGTH - SHARED_MARK.length);
 }
 
-/** The name of a new tree in a home of several: one of 3,844. */
-export function newTreeName(): string {
-  return randomBase62(TREE_LENGTH);
+/** How many trees of a home have different names. */
+export const TREE_NAMES = ALPHABET.length ** TREE_LENGTH;
+
+/** The name of a tree in a home of several, by its number there. Later names sort after earlier ones. */
+export function treeName(no: number): string {
+  return `${ALPHABET[Math.floor(no / ALPHABET.length) % ALPHABET.length]}${ALPHABET[no % ALPHABET.length]}`;
 }
 
 /** The address of a new turn: in the given home and tree, or in a new home. */
@@ -112,8 +115,7 @@ export function namedTree({ series, no }: TurnName, perHome: number): TreeAddres
   const at = no % perHome;
   const key = `home\n${series}\n${Math.floor(no / perHome)}`;
   if (perHome === 1) return { home: hashBase62(key, HOME_LENGTH), tree: "" };
-  const tree = `${ALPHABET[Math.floor(at / 62) % 62]}${ALPHABET[at % 62]}`;
-  return { home: SHARED_MARK + hashBase62(key, HOME_LENGTH - SHARED_MARK.length), tree };
+  return { home: SHARED_MARK + hashBase62(key, HOME_LENGTH - SHARED_MARK.length), tree: treeName(at) };
 }
 
 /** The address of a named turn in a tree. */

@@ -5,11 +5,11 @@ import {
   newCallId,
   newHome,
   newSharedHome,
-  newTreeName,
   newTurnAddress,
   parseItemId,
   parseResponseId,
   responseId,
+  treeName,
   treeOf,
 } from "@responses-edge/responses-api/ids";
 import { itemId } from "@responses-edge/responses-api/items/registry";
@@ -32,7 +32,7 @@ describe("ids", () => {
   });
 
   it("an id in a home of several trees tells its tree", () => {
-    const [home, tree] = [newSharedHome(), newTreeName()];
+    const [home, tree] = [newSharedHome(), treeName(7)];
     const [first, second] = [newTurnAddress(home, tree), newTurnAddress(home, tree)];
     expect(responseId(first)).toMatch(/^resp_[0-9A-Za-z]{32}$/);
     expect(second.turn).not.toBe(first.turn);

@@ -75,6 +75,8 @@ export interface ChainedTurn {
 /** A turn with all earlier ones. `items` and `messages` are elements of JSON arrays separated by commas, without brackets. */
 interface Chain {
   turn: string;
+  /** True if it was read from rows: its turn is no longer the last one, or its home was opened again. */
+  wasRead: boolean;
   /** When the turn was created, Unix milliseconds. */
   createdAt: number;
   /** The position in its conversation at which the chain begins, if it began in one. */
@@ -112,14 +114,17 @@ export class Chains {
     return chain;
   }
 
-  /** Adds a turn that was written. If it continues a chain in memory, it extends that chain. */
+  /**
+   * Adds a turn that was written. If it continues a chain in memory, it takes that chain's place, except where the chain had to be
+   * read: it has another branch then, or may get one.
+   */
   add({ turn, parent, createdAt, base, input, output, messages: raw, response }: ChainedTurn): void {
     const before = parent === null ? undefined : this.#recent.get(parent);
     if (response === null || (parent !== null && !before)) return;
     const items = joinArrays([input, output], before?.items);
     const messages = joinArrays(raw === null ? [] : [raw], before?.messages);
-    if (before) this.#forget(before.turn);
-    this.#keep({ turn, createdAt, base: before ? before.base : base, items, messages });
+    if (before && !before.wasRead) this.#forget(before.turn);
+    this.#keep({ turn, wasRead: false, createdAt, base: before ? before.base : base, items, messages });
   }
 
   clear(): void {
@@ -157,6 +162,7 @@ export class Chains {
     }
     return {
       turn: last,
+      wasRead: true,
       createdAt: newest.createdAt,
       base: root.base,
       items: joinArrays(items),

@@ -10,12 +10,13 @@ import {
 import {
   newHome,
   newSharedHome,
-  newTreeName,
   parseConversationId,
   parseItemId,
   responseId,
+  TREE_NAMES,
   type TreeAddress,
   type TurnAddress,
+  treeName,
   treeOf,
 } from "@responses-edge/responses-api/ids";
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
@@ -302,7 +303,9 @@ interface OpenHome {
   key: string;
   /** Unix milliseconds. */
   since: number;
-  trees: Set<string>;
+  trees: number;
+  /** Names that were drawn for them. */
+  names: number;
 }
 
 /** By tenant, oldest home first. */
@@ -315,27 +318,29 @@ export interface NewTree extends TreeAddress {
 
 /**
  * Draws an address for a new tree of a tenant, and another one with each call; the last one counts. A home takes `treesPerHome`
- * trees. The first call reserves the address, so that a caller which waits before it takes none from others.
+ * trees, whose names follow each other: SQLite adds their rows at the end, where it seldom has to split a page. The first call reserves
+ * the address, so that a caller which waits before it takes none from others.
  */
 export function newTree(tenant: string, treesPerHome: number): () => NewTree {
   if (treesPerHome === 1) return () => ({ home: homeHere(tenant), tree: "", isFirst: true });
-  let home: OpenHome | undefined;
-  let last = "";
+  let reserved: { home: OpenHome; isFirst: boolean } | undefined;
   return () => {
-    if (!home) {
-      const now = Date.now();
-      const known = openToTrees.get(tenant);
-      if (known && known.trees.size < treesPerHome && now - known.since < OPEN_MS) home = known;
-      else home = openHome(tenant, now);
-    }
-    const { key, trees } = home;
-    trees.delete(last);
-    const isFirst = trees.size === 0;
-    do last = newTreeName();
-    while (trees.has(last));
-    trees.add(last);
-    return { home: key, tree: last, isFirst };
+    reserved ??= reserveTree(tenant, treesPerHome);
+    const { home, isFirst } = reserved;
+    const tree = treeName(home.names);
+    home.names += 1;
+    return { home: home.key, tree, isFirst };
   };
+}
+
+function reserveTree(tenant: string, treesPerHome: number): { home: OpenHome; isFirst: boolean } {
+  const now = Date.now();
+  const known = openToTrees.get(tenant);
+  // A caller may draw many names.
+  const mayTake = known && known.trees < treesPerHome && known.names < TREE_NAMES / 2 && now - known.since < OPEN_MS;
+  const home = mayTake ? known : openHome(tenant, now);
+  home.trees += 1;
+  return { home, isFirst: home.trees === 1 };
 }
 
 /** Draws the key of a home that runs in this process. */
@@ -352,7 +357,7 @@ export function closeHome(tenant: string, home: string): void {
 }
 
 function openHome(tenant: string, now: number): OpenHome {
-  const begun = { key: homeHere(tenant, newSharedHome), since: now, trees: new Set<string>() };
+  const begun = { key: homeHere(tenant, newSharedHome), since: now, trees: 0, names: 0 };
   openToTrees.delete(tenant);
   openToTrees.set(tenant, begun);
   const oldest = openToTrees.size > MAX_TENANTS ? openToTrees.keys().next().value : undefined;

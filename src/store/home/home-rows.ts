@@ -91,8 +91,9 @@ export class HomeRows {
     this.outbox.note("list");
   }
 
-  /** Notes that something was stored for a key whose storage is counted; nothing for others. */
+  /** Notes that something was stored: it is to be reported if it is for a key whose storage is counted. */
   noteStored(owner: string | null | undefined): void {
+    this.stored.note();
     if (owner == null) return;
     noteChange(this.#who.tenant, this.#who.home);
     this.outbox.note("stored");
@@ -184,6 +185,7 @@ export class HomeRows {
       const wasCounted = this.stored.isCounted();
       const removed = remove();
       if (wasCounted) {
+        this.stored.note();
         noteChange(this.#who.tenant, this.#who.home);
         // Without a counted row nothing else shows that the quota counts this home.
         if (this.stored.isCounted()) this.outbox.note("stored");
@@ -199,7 +201,6 @@ export class HomeRows {
     // At once: a call that comes during the wait finds an object without tables.
     this.#forget();
     this.index.clear();
-    this.stored.clear();
     await deleted;
   }
 

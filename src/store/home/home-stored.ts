@@ -31,8 +31,9 @@ export class HomeStored {
   readonly #who: { tenant: string; home: string };
   readonly #env: Env;
   readonly #isEmpty: () => boolean;
-  /** The amounts that the quota has from this instance, as JSON. */
-  #reported: string | undefined;
+  /** The changes of the stored amounts that this instance knows, and those of which the quota knows. */
+  #changes = 1;
+  #reported = 0;
 
   /** `isEmpty` tells whether nothing needed is left in the home, which is then about to be removed. */
   constructor(
@@ -53,28 +54,25 @@ export class HomeStored {
     return has("turns") || has("conversation");
   }
 
+  /** Notes that the stored amounts may have changed. */
+  note(): void {
+    this.#changes += 1;
+  }
+
   /** Tells whether the quota may not know the amounts. */
   isPending(): boolean {
-    return this.isCounted() && JSON.stringify(this.#present()) !== this.#reported;
+    return this.#changes !== this.#reported && this.isCounted();
   }
 
   /** Reports the amounts. Rejects if the quota does not answer. */
   async report(): Promise<void> {
     const { tenant, home } = this.#who;
-    const stored = this.#present();
+    const changes = this.#changes;
     const upTo = latestChange();
+    const stored = this.#isEmpty() ? {} : this.byKey();
     await this.#env.QUOTAS?.getByName(tenant).takeStored(home, stored);
-    this.#reported = JSON.stringify(stored);
+    this.#reported = changes;
     noteReport(tenant, home, upTo);
-  }
-
-  /** To be called when everything was deleted. */
-  clear(): void {
-    this.#reported = undefined;
-  }
-
-  #present(): StoredByKey {
-    return this.#isEmpty() ? {} : this.byKey();
   }
 
   /** The stored amounts, by the key that stored them. */

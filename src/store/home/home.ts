@@ -234,6 +234,7 @@ export class Home extends OwnedObject {
   updateConversation(id: string, metadata: Record<string, string>): Conversation | null {
     if (!this.#rows.conversations.get(id)) return null;
     this.#rows.conversations.setMetadata(id, metadata);
+    this.#rows.stored.note();
     return this.#rows.conversations.get(id);
   }
 

@@ -2,6 +2,7 @@ import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells }
 import { MAX_READ_LENGTH } from "../objects/rpc.ts";
 import { type ChainedTurn, Chains, concatArrays, type History, historyTooLong, readText } from "./history.ts";
 import { KnownConversation } from "./known-conversation.ts";
+import { fromStoredHead, toStoredHead } from "./response-head.ts";
 import type { Tables } from "./tables.ts";
 
 /**
@@ -75,7 +76,7 @@ export class TurnStore {
   insert(turn: SettledTurn, mayExist = false): number {
     const input = toCells(turn.input);
     const output = toCells(turn.output);
-    const response = turn.response === null ? [] : toCells(turn.response);
+    const response = turn.response === null ? [] : toCells(toStoredHead(turn.response));
     const messages = turn.messages === null ? [] : toCells(turn.messages);
     const parts = Math.max(input.length, output.length, response.length, messages.length);
     const insert = mayExist ? "INSERT OR IGNORE" : "INSERT";
@@ -114,7 +115,8 @@ export class TurnStore {
       ...[turn, this.#oldest()],
     );
     if (rows.length === 0) return null;
-    return { head: fromCells(rows.map((row) => row.response)), output: fromCells(rows.map((row) => row.output)) };
+    const head = fromStoredHead(fromCells(rows.map((row) => row.response)));
+    return { head, output: fromCells(rows.map((row) => row.output)) };
   }
 
   /** The existing responses whose turns' names begin with `tree`, ordered by these names: those after `after`, read as they are taken. */
@@ -138,14 +140,16 @@ export class TurnStore {
       ...[this.#oldest(), ...bindings],
     );
     for (const { input, output, response, ...row } of rows) {
-      yield { ...row, input: fromCell(input), output: fromCell(output), response: fromCell(response) };
+      yield { ...row, input: fromCell(input), output: fromCell(output), response: fromStoredHead(fromCell(response)) };
     }
     return undefined;
   }
 
   /** The complete response of a first row, without its output. */
   head({ turn, response }: NodeRow): string {
-    return mayContinue(response) ? (readText(this.#tables, turn, "response") ?? response) : response;
+    if (!mayContinue(response)) return response;
+    const whole = readText(this.#tables, turn, "response");
+    return whole === undefined ? response : fromStoredHead(whole);
   }
 
   /** Tells whether a turn has an event log, or the end of one. */
@@ -176,7 +180,7 @@ export class TurnStore {
       input: whole("input"),
       output: whole("output"),
       messages: first.messages === null ? null : whole("messages"),
-      response: first.response === null ? null : whole("response"),
+      response: first.response === null ? null : fromStoredHead(whole("response")),
     };
   }
 
