@@ -5,7 +5,7 @@ import { permitsTaken, workUnderWay } from "../store/limits/permits.ts";
 import { type FileBindings, filesInUse } from "../store/objects/open-homes.ts";
 import { pendingBatches, pendingDeliveries } from "../store/objects/pending-work.ts";
 import { processState } from "../store/objects/process-state.ts";
-import { ingestingStores } from "../store/tenant/vector-stores/ingestion.ts";
+import { ingestingStores } from "../store/tenant/vector-stores/ingesting-stores.ts";
 import {
   BATCHES,
   BUILD,

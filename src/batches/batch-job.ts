@@ -6,6 +6,7 @@ import { checkBatch, readBatch } from "@responses-edge/responses-api/platform/ba
 import type { BatchStatus } from "@responses-edge/responses-api/platform/batches";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Caller } from "../api/transport.ts";
+import { type Deaths, diedOf } from "../store/objects/deaths.ts";
 import { fileLimitsOf } from "../store/tenant/files/file-limits.ts";
 import type { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { type BatchRecord, type BatchTable, OVER } from "./batch-table.ts";
@@ -24,6 +25,8 @@ export interface BatchHost {
   callerOf(batch: BatchRecord, length: number, signal: AbortSignal): Caller;
   /** Limits the concurrent requests of all batches. */
   permit(signal: AbortSignal): Promise<() => void>;
+  /** The deaths in the middle of work on lines (`lineKey`), and on batches, by their ids. */
+  deaths: Deaths;
   /** Writes the points of the requests. */
   analytics: AnalyticsWriter | undefined;
   /** Runs a transaction. */
@@ -60,11 +63,12 @@ export class BatchJob {
     const batch = this.#batch;
     if (batch.isCancelled) this.cancel();
     try {
+      if (this.#host.deaths.isOver(batch.id)) throw serverDied("The batch");
       if (batch.status === "validating") await this.#validate();
       if (batch.status === "in_progress" && !(await this.#answerAll(end))) return false;
       if (batch.status === "finalizing" || batch.status === "cancelling") await this.#finish();
     } catch (error) {
-      if (!(error instanceof ApiError) || error.status >= 500) throw error;
+      if (!(error instanceof ApiError) || (error.status >= 500 && error.code !== SERVER_DIED)) throw error;
       const { code, message, param } = error.toFields();
       this.#fail([{ code: code ?? "invalid_request", message, param: param ?? null, line: null }]);
     }
@@ -137,23 +141,29 @@ export class BatchJob {
   /** Asks one request, and stores the answer. False if there was none by `end`. */
   async #answer(no: number, line: Parameters<typeof answerLine>[1], end: number): Promise<boolean> {
     const batch = this.#batch;
-    const { table, change, callerOf, analytics } = this.#host;
+    const { table, change, callerOf, analytics, deaths } = this.#host;
     const { signal } = this.#abort;
-    const answered = await answerLine((length) => callerOf(batch, length, signal), line, {
-      name: { series: batch.id, no },
-      requestId: requestId(batch, no),
-      analytics,
-      end,
-      expiry: batch.expiresAt * 1000,
-      signal,
-      tries: table.tries(batch.id, no),
-      noteTries: (tries) => change(() => table.noteTries(batch.id, no, tries)),
-    });
+    const key = lineKey(batch.id, no);
+    const answered = deaths.isOver(key)
+      ? { isOk: false, status: 500, body: JSON.stringify(serverDied("The request").toBody()) }
+      : await answerLine((length) => callerOf(batch, length, signal), line, {
+          name: { series: batch.id, no },
+          requestId: requestId(batch, no),
+          analytics,
+          end,
+          expiry: batch.expiresAt * 1000,
+          signal,
+          tries: table.tries(batch.id, no),
+          noteTries: (tries) => change(() => table.noteTries(batch.id, no, tries)),
+        });
     if (!answered) return false;
     const { isOk, status, body } = answered;
     const head = `{"id":${JSON.stringify(requestId(batch, no))},"custom_id":${JSON.stringify(line.custom_id)}`;
     const text = `${head},"response":{"status_code":${status},"request_id":${JSON.stringify(requestId(batch, no))},"body":${oneLine(body)}},"error":null}`;
-    change(() => table.answer(batch.id, no, isOk, text, isOk ? tokensOf(body) : NO_TOKENS));
+    change(() => {
+      table.answer(batch.id, no, isOk, text, isOk ? tokensOf(body) : NO_TOKENS);
+      deaths.done(key);
+    });
     return true;
   }
 
@@ -253,8 +263,20 @@ export class BatchJob {
     batch.status = status;
     batch.at[status] ??= unixSeconds();
     this.#host.table.write(batch);
+    this.#host.deaths.done(batch.id);
     if (OVER.has(status)) this.#host.noteEnd(batch);
   }
+}
+
+const SERVER_DIED = "server_restarted";
+
+function serverDied(what: string): ApiError {
+  return new ApiError({ status: 500, message: diedOf(what), code: SERVER_DIED });
+}
+
+/** Names a line among those of all batches. */
+export function lineKey(batch: string, no: number): string {
+  return `${batch}:${no}`;
 }
 
 const NO_TOKENS = { input: 0, cached: 0, output: 0, reasoning: 0 };

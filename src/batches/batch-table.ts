@@ -1,5 +1,6 @@
 import type { BatchEndpoint, BatchFault, BatchStatus } from "@responses-edge/responses-api/platform/batches";
 import type { Identity } from "../contract/grants.ts";
+import { DEATHS_TABLE } from "../store/objects/deaths.ts";
 import { OUTBOX_TABLE } from "../store/objects/outbox.ts";
 import type { Schema } from "../store/objects/schema.ts";
 
@@ -17,6 +18,8 @@ export const BATCH_TABLES = [
   `CREATE TABLE attempt (
       batch TEXT NOT NULL, line INTEGER NOT NULL, tries INTEGER NOT NULL,
       PRIMARY KEY (batch, line)) WITHOUT ROWID`,
+  // Of lines and batches (`BatchHost`).
+  DEATHS_TABLE,
 ];
 
 /** Most UTF-16 units of an answer in one row: at most 1.8 MB. */
@@ -144,6 +147,15 @@ export class BatchTable {
 
   noteTries(batch: string, line: number, tries: number): void {
     this.#schema.write("INSERT OR REPLACE INTO attempt (batch, line, tries) VALUES (?, ?, ?)", batch, line, tries);
+  }
+
+  /** The first lines of a batch without an answer, at most `limit`. Reads all answers before them. */
+  unanswered({ id, total }: BatchRecord, limit: number): number[] {
+    const answered = "SELECT line FROM answer WHERE batch = ? AND part = 0 ORDER BY line";
+    const known = new Set(this.#schema.rows<{ line: number }>(answered, id).map(({ line }) => line));
+    const lines: number[] = [];
+    for (let line = 1; line <= total && lines.length < limit; line += 1) if (!known.has(line)) lines.push(line);
+    return lines;
   }
 
   hasAnswer(batch: string, line: number): boolean {

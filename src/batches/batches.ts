@@ -4,6 +4,7 @@ import { callerWith } from "../api/caller.ts";
 import type { Caller } from "../api/transport.ts";
 import { type Config, loadConfig } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
+import { Deaths } from "../store/objects/deaths.ts";
 import { Outbox } from "../store/objects/outbox.ts";
 import { OwnedObject } from "../store/objects/owned-object.ts";
 import { pendingBatches } from "../store/objects/pending-work.ts";
@@ -12,7 +13,7 @@ import { Schema } from "../store/objects/schema.ts";
 import { announce, noticeOf } from "../store/tenant/webhooks/announcing.ts";
 import type { WebhookNotice } from "../store/tenant/webhooks/sending.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
-import { BatchJob } from "./batch-job.ts";
+import { BatchJob, lineKey } from "./batch-job.ts";
 import { BATCH_TABLES, type BatchRecord, BatchTable, type Counts, type EndStatus, type Tokens } from "./batch-table.ts";
 
 /**
@@ -39,6 +40,7 @@ export class Batches extends OwnedObject {
   readonly #table: BatchTable;
   /** The ends of batches, to the tenant's webhooks. */
   readonly #outbox: Outbox<{ webhook: WebhookNotice }>;
+  readonly #deaths: Deaths;
   readonly #jobs = new Map<string, BatchJob>();
   #working: Promise<void> | undefined;
   #active = 0;
@@ -48,6 +50,7 @@ export class Batches extends OwnedObject {
     super(state, env, "BATCHES");
     this.#schema = new Schema(state.storage, BATCH_TABLES, OBJECTS.BATCHES.migrations);
     this.#table = new BatchTable(this.#schema);
+    this.deaths = this.#deaths = new Deaths(this.#schema);
     this.#outbox = new Outbox({
       sql: this.#schema,
       deliver: { webhook: (notice) => announce(this.env, state.id.name ?? "", notice) },
@@ -118,6 +121,8 @@ export class Batches extends OwnedObject {
       () => void this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS),
       RESUMED_AFTER_MS / 2,
     );
+    this.#change(() => this.#deaths.begin(loadConfig(this.env).batches.concurrency, (limit) => this.#first(limit)));
+    await this.ctx.storage.sync();
     const { analytics: dataset } = loadConfig(this.env).telemetry ?? {};
     const analytics = dataset && new AnalyticsWriter(dataset);
     try {
@@ -139,11 +144,20 @@ export class Batches extends OwnedObject {
     } finally {
       clearInterval(renewing);
       analytics?.end();
+      this.#deaths.end();
     }
     await this.#outbox.deliver();
     const next = this.#open().length > 0 ? Date.now() : this.#outbox.nextDue();
     if (next === null) await this.ctx.storage.deleteAlarm();
     else await this.ctx.storage.setAlarm(next);
+  }
+
+  /** The first work of each batch: lines without an answer, at most `limit`, or the batch itself while it is checked or written. */
+  #first(limit: number): string[] {
+    return this.#table.open().flatMap((batch) => {
+      if (batch.status !== "in_progress") return [batch.id];
+      return this.#table.unanswered(batch, limit).map((no) => lineKey(batch.id, no));
+    });
   }
 
   #open(): BatchRecord[] {
@@ -158,6 +172,7 @@ export class Batches extends OwnedObject {
         table: this.#table,
         callerOf: (of, length, signal) => this.#callerOf(of, length, signal),
         permit: (signal) => this.#permit(signal),
+        deaths: this.#deaths,
         analytics,
         change: (body) => this.#change(body),
         noteEnd: ({ id, status, at }) => {
@@ -192,7 +207,7 @@ export class Batches extends OwnedObject {
   /** Waits for a permit among the requests of all batches. Gives the function that returns it. */
   async #permit(signal: AbortSignal): Promise<() => void> {
     const { concurrency } = loadConfig(this.env).batches;
-    while (this.#active >= concurrency) {
+    while (this.#active >= (this.#deaths.isAlone ? 1 : concurrency)) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
       if (!signal.aborted) continue;
       // Passes the permit on.

@@ -79,3 +79,45 @@ it(`kill -9 in the middle of a batch, ${KILLS} times, leaves each line answered 
     { rows: 0 },
   ]);
 });
+
+it("a request that ends its process whenever it is asked fails in the end, and no other does", async () => {
+  const words = ["one", "poison", "three", "four"];
+  const lines = words.map((word) => ({
+    custom_id: word,
+    method: "POST",
+    url: "/v1/responses",
+    body: { model: "simulator?tps=20&words=20", input: `Say ${word}.` },
+  }));
+  const file = new File([lines.map((line) => JSON.stringify(line)).join("\n")], "batch.jsonl");
+  const { id: input } = await openai.files.create({ file, purpose: "batch" });
+  const fields = { input_file_id: input, endpoint: "/v1/responses", completion_window: "24h" } as const;
+  const { id } = await openai.batches.create(fields);
+  const isPoison = (request: unknown) => JSON.stringify(request).includes("poison");
+  let seen = simulator.simulator.requests.filter(isPoison).length;
+  let deaths = 0;
+  const batch = await eventually(async () => {
+    const asked = simulator.simulator.requests.filter(isPoison).length;
+    if (asked > seen) {
+      seen = asked;
+      deaths += 1;
+      await worker.restart();
+    }
+    const now = await openai.batches.retrieve(id);
+    return now.status === "completed" ? now : undefined;
+  });
+  expect(batch.request_counts).toEqual({ total: 4, completed: 3, failed: 1 });
+  const text = await (await openai.files.content(batch.error_file_id ?? "")).text();
+  expect(JSON.parse(text)).toMatchObject({
+    custom_id: "poison",
+    response: {
+      status_code: 500,
+      body: {
+        error: {
+          code: "server_restarted",
+          message: "The request was given up: the server's process died 6 times while it worked on it.",
+        },
+      },
+    },
+  });
+  expect(deaths).toBe(6);
+});

@@ -146,6 +146,45 @@ it(`kill -9 in the middle of ingestion, ${KILLS} times, loses no chunk and dupli
   expect(cut).toBeGreaterThan(0);
 }, 1_800_000);
 
+it("a file that ends its process whenever it is worked on fails in the end, and no other does", async () => {
+  let deaths = 0;
+  let dying = Promise.resolve();
+  const die = async () => {
+    deaths += 1;
+    await worker.kill();
+    worker.passTime(30_000);
+    await worker.restart();
+  };
+  embeddings.fault = async (answer, body) => {
+    if (!body.includes("poison")) return false;
+    // The next process may ask before it is seen to be ready.
+    await dying;
+    if (!answer.socket?.destroyed) dying = die();
+    return true;
+  };
+  try {
+    const names = ["before", "poison", "after"];
+    const ids = await upload(names);
+    const { id: store } = await openai.vectorStores.create({ name: "deaths" });
+    await openai.vectorStores.fileBatches.create(store, { file_ids: ids, chunking_strategy: CHUNKING });
+    await eventually(async () => {
+      await dying;
+      return (await retrieve(store).catch(() => undefined))?.file_counts.in_progress === 0;
+    });
+    const files = await Promise.all(
+      ids.map((id) => openai.vectorStores.files.retrieve(id, { vector_store_id: store })),
+    );
+    expect(files.map(({ status }) => status)).toEqual(["completed", "failed", "completed"]);
+    expect(files[1]?.last_error).toEqual({
+      code: "server_error",
+      message: "The file was given up: the server's process died 6 times while it worked on it.",
+    });
+    expect(deaths).toBe(6);
+  } finally {
+    embeddings.fault = undefined;
+  }
+});
+
 describe("an embedding server", () => {
   it("that is down for a while delays the files, and nothing is lost", async () => {
     await embeddings.stop();

@@ -8,8 +8,8 @@ export interface EmbeddingServer {
   url: string;
   /** The number of requests and of answers, by text. */
   answered: Map<string, number>;
-  /** Answers a request instead of the server if it returns true. */
-  fault: ((answer: ServerResponse) => boolean | Promise<boolean>) | undefined;
+  /** Answers a request, with this body, instead of the server if it returns true. */
+  fault: ((answer: ServerResponse, body: string) => boolean | Promise<boolean>) | undefined;
   /** Stops listening, and closes all connections. */
   stop(): Promise<void>;
   /** Listens again, at the same address. */
@@ -43,7 +43,7 @@ export async function serveEmbeddings(dimensions: number): Promise<EmbeddingServ
       // The client disconnected while it sent the body.
       return;
     }
-    if (await made.fault?.(answer)) return;
+    if (await made.fault?.(answer, body)) return;
     answer.setHeader("content-type", "application/json");
     if (!request.url?.endsWith("/embeddings")) {
       answer.end(JSON.stringify({ object: "list", data: [{ id: "embedder", object: "model" }] }));

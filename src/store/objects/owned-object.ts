@@ -1,5 +1,6 @@
 import { DurableObject } from "cloudflare:workers";
 import type { Env, RawEnv } from "../../env.ts";
+import type { Deaths } from "./deaths.ts";
 import { withObjects } from "./objects.ts";
 import { counted, hasHandedOver, isClosing, mayRing } from "./ownership.ts";
 import { nameOf, type ObjectBinding, type ObjectName, textOf } from "./registry.ts";
@@ -20,6 +21,8 @@ type Body = ReadableStream<Uint8Array>;
 export abstract class OwnedObject extends DurableObject<Env> {
   /** Its name. */
   protected readonly named: ObjectName;
+  /** Counts the deaths in the middle of the alarm's work, if that has pieces which may cause them. */
+  protected deaths: Deaths | undefined;
 
   /**
    * `binding`: the binding by which the Worker reaches objects of the class. Throws in a process that has handed its objects over:
@@ -34,7 +37,9 @@ export abstract class OwnedObject extends DurableObject<Env> {
   }
 
   /** Resolves when the work of this object can be cut off and resumed, or after `ms`. */
-  async suspend(_ms: number): Promise<void> {}
+  async suspend(_ms: number): Promise<void> {
+    this.deaths?.end();
+  }
 
   /** Gives what the next process needs beside the storage (`takeOver`); undefined if that is nothing. */
   protected async carried(): Promise<unknown> {

@@ -1,6 +1,5 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
 import { LongWork } from "@responses-edge/bounded-io/long-work";
-import { UnreadableFile } from "@responses-edge/file-text";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import type { FileStatus, LastError } from "@responses-edge/responses-api/platform/vector-stores";
@@ -11,12 +10,14 @@ import { type Config, loadConfig } from "../../../config/index.ts";
 import type { Env } from "../../../env.ts";
 import { INGESTED_CHUNKS, INGESTED_FILES } from "../../../telemetry/instruments.ts";
 import { countedUse } from "../../limits/allowances.ts";
+import { type Deaths, diedOf } from "../../objects/deaths.ts";
 import { count } from "../counting.ts";
 import { FileClient } from "../files/file-client.ts";
 import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";
-import { otherEmbedding } from "./store-faults.ts";
+import { states } from "./ingesting-stores.ts";
+import { lastErrorOf, otherModel } from "./store-faults.ts";
 import type { FileOwner, StoreFile, StoreFiles } from "./store-files.ts";
-import type { StoreRecord, StoreRow } from "./store-record.ts";
+import type { StoreRow } from "./store-record.ts";
 
 /** Chunks that one request embeds. */
 const BATCH = 64;
@@ -34,6 +35,9 @@ const UNITS_PER_CHARACTER = 2.5;
 /** Files that are read concurrently, so that small ones fill a batch. */
 const READERS = 6;
 
+/** Files that may be in progress together. */
+const IN_PROGRESS = READERS + BATCH;
+
 /** The first wait for an unreachable server, in milliseconds. It doubles, up to the longest. */
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
@@ -47,27 +51,9 @@ const RESTARTED_AT_ONCE = 50;
 /** Statuses by which an embedding server says that a text, not the server, is at fault. */
 const ABOUT_TEXTS = new Set([400, 413, 422]);
 
-/** The stores that this process works on, or that wait, by id. */
-const states = new Map<string, "working" | "waiting">();
-
-/** The number of stores whose files are being indexed, and of those that wait for a server or a limit. */
-export function ingestingStores(): ReadonlyMap<string, number> {
-  const counts = new Map<string, number>([
-    ["working", 0],
-    ["waiting", 0],
-  ]);
-  for (const state of states.values()) counts.set(state, (counts.get(state) ?? 0) + 1);
-  return counts;
-}
-
 /** Counts a file that is no longer in progress. */
 export function countFile(host: IngestionHost, outcome: FileStatus): void {
   count(host, INGESTED_FILES, 1, { "responses_edge.outcome": outcome });
-}
-
-/** Forgets a deleted store. */
-export function forgetIngestion(id: string): void {
-  states.delete(id);
 }
 
 /** The parts of its store that ingestion needs. */
@@ -77,6 +63,10 @@ export interface IngestionHost {
   row: StoreRow;
   files: StoreFiles;
   index: ChunkIndex;
+  /** The deaths in the middle of work on files, by the numbers of their rows. */
+  deaths: Deaths;
+  /** Resolves when all writes are on the disk. */
+  sync(): Promise<void>;
   /** Runs a transaction. Throws StoreGone if the store was deleted in the meantime. */
   change<T>(body: () => T): T;
   waitUntil(promise: Promise<unknown>): void;
@@ -120,6 +110,8 @@ export class Ingestion {
     const id = this.#host.row.record?.id ?? "";
     states.set(id, "working");
     try {
+      this.#host.change(() => this.#begin());
+      await this.#host.sync();
       return await this.#run(end);
     } catch (error) {
       if (error instanceof StoreGone) return undefined;
@@ -128,26 +120,46 @@ export class Ingestion {
       return error.until;
     } finally {
       await Promise.allSettled(this.#reading.values());
+      this.#host.deaths.end();
       if (states.get(id) === "working" || !this.#host.row.record) states.delete(id);
       count(this.#host, INGESTED_CHUNKS, this.#indexed);
     }
   }
 
+  /** Begins work. Fails the files that have always ended their process. */
+  #begin(): void {
+    const { deaths, files, index, row } = this.#host;
+    const first = (limit: number) => {
+      const numbers = [...index.pending(BATCH).map(({ file }) => file), ...files.toRead(limit).map(({ no }) => no)];
+      return [...new Set(numbers)].slice(0, limit).map(String);
+    };
+    deaths.begin(IN_PROGRESS, first);
+    for (const key of first(IN_PROGRESS).filter((each) => deaths.isOver(each))) {
+      console.error(
+        logLine({ level: "error", vector_store: row.record?.id, file: files.at(Number(key))?.id, died: true }),
+      );
+      files.end(Number(key), "failed", { code: "server_error", message: diedOf("The file") });
+      deaths.done(key);
+    }
+  }
+
   async #run(end: number): Promise<number | undefined> {
-    const { index, files, change } = this.#host;
+    const { index, files, change, deaths } = this.#host;
     while (change(() => this.#restart())) await this.#giveWay();
     for (;;) {
       while (change(() => index.sweep())) await this.#giveWay();
       const pending = index.pending(2 * BATCH);
-      const isFull = pending.length >= 2 * BATCH;
+      const { isAlone } = deaths;
+      const isFull = pending.length >= (isAlone ? 1 : 2 * BATCH);
       if (Date.now() < end && !isFull) {
         for (const file of files.toRead(2 * READERS)) {
-          if (this.#reading.size < READERS && !this.#reading.has(file.no)) this.#read(file);
+          if (this.#reading.size < (isAlone ? 1 : READERS) && !this.#reading.has(file.no)) this.#read(file);
         }
       }
       if (this.#fault !== undefined) throw this.#fault;
       if (pending.length >= BATCH || (pending.length > 0 && this.#reading.size === 0)) {
-        await this.#ingest(sameOwner(pending.slice(0, BATCH), files));
+        const some = sameOwner(pending.slice(0, BATCH), files);
+        await this.#ingest(isAlone ? some.filter(({ file }) => file === some[0]?.file) : some);
         if (Date.now() >= end) return Date.now();
       } else if (this.#reading.size > 0) {
         await this.#progress.promise;
@@ -180,7 +192,7 @@ export class Ingestion {
 
   /** Cuts a file into chunks, continuing after an interruption. */
   async #readFile(file: StoreFile): Promise<void> {
-    const { index, change, files } = this.#host;
+    const { index, change, files, deaths } = this.#host;
     const { no } = file;
     const { max_chunk_size_tokens: max, chunk_overlap_tokens: overlap } = file.chunking.static;
     const chunker = new Chunker(await loadTokenizer(), { max, overlap });
@@ -212,6 +224,7 @@ export class Ingestion {
       if (!(await take(chunker.end())) || !keep()) return;
       change(() => {
         files.setRead(no);
+        deaths.done(String(no));
         if (files.publish(no)) index.publish(no);
       });
     } catch (error) {
@@ -233,7 +246,9 @@ export class Ingestion {
 
   /** Stores chunks of a file, unless it was removed or cancelled, or is too much for the store. */
   #keep(no: number, seq: number, chunks: readonly Chunk[]): boolean {
-    const { files, index, row } = this.#host;
+    const { files, index, row, deaths } = this.#host;
+    // It makes progress.
+    deaths.done(String(no));
     if (files.at(no)?.status !== "in_progress") return false;
     const { maxChunks } = this.#config.vectorStores;
     if (!index.hasRoomFor(chunks.length, maxChunks, row.record?.embedding?.dimensions)) {
@@ -247,7 +262,7 @@ export class Ingestion {
 
   /** Embeds and indexes chunks of files that one key has added. */
   async #ingest(chunks: readonly PendingChunk[]): Promise<void> {
-    const { row, files, index, change } = this.#host;
+    const { row, files, index, change, deaths } = this.#host;
     const { embeddings: model } = this.#config.vectorStores;
     let embeddings: readonly Float32Array[] | undefined;
     if (model) {
@@ -271,6 +286,7 @@ export class Ingestion {
         const indexed = index.index(some, embeddings?.slice(from, from + INDEXED_AT_ONCE));
         for (const [no, { chunks: count, bytes }] of indexed) {
           files.addPending(no, -count, bytes);
+          deaths.done(String(no));
           if (files.publish(no)) index.publish(no);
         }
       });
@@ -376,17 +392,4 @@ function sameOwner(chunks: readonly PendingChunk[], files: StoreFiles): PendingC
   const first = ownerOf(chunks[0]?.file ?? 0);
   const end = chunks.findIndex(({ file }) => ownerOf(file) !== first);
   return end === -1 ? [...chunks] : chunks.slice(0, end);
-}
-
-/** The error with which a file fails; undefined if it may be read later. */
-function lastErrorOf(error: unknown): LastError | undefined {
-  if (error instanceof UnreadableFile) {
-    return { code: error.code === "unsupported_file" ? "unsupported_file" : "invalid_file", message: error.message };
-  }
-  if (error instanceof ApiError && error.status === 404) return { code: "invalid_file", message: error.message };
-  return undefined;
-}
-
-function otherModel(record: StoreRecord, model: string, dimensions?: number): LastError {
-  return { code: "server_error", message: otherEmbedding(record, model, dimensions).message };
 }

@@ -1,4 +1,5 @@
 import { TOKENIZER } from "@responses-edge/vector-search";
+import { DEATHS_TABLE } from "../../objects/deaths.ts";
 import { OUTBOX_TABLE } from "../../objects/outbox.ts";
 
 /** The tables of a vector store. */
@@ -27,4 +28,6 @@ export const VECTOR_STORE_TABLES = [
   // Files whose chunks are to be removed.
   "CREATE TABLE removed (file INTEGER PRIMARY KEY)",
   OUTBOX_TABLE,
+  // Of files, by the numbers of their rows.
+  DEATHS_TABLE,
 ];

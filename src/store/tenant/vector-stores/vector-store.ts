@@ -8,13 +8,15 @@ import type {
   VectorStoreObject,
 } from "@responses-edge/responses-api/platform/vector-stores";
 import type { RawEnv } from "../../../env.ts";
+import { Deaths } from "../../objects/deaths.ts";
 import { Outbox } from "../../objects/outbox.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { OBJECTS } from "../../objects/registry.ts";
 import { type Result, refused } from "../../objects/rpc.ts";
 import { Schema } from "../../objects/schema.ts";
 import { ChunkIndex } from "./chunk-index.ts";
-import { countFile, forgetIngestion, Ingestion, type IngestionHost, StoreGone } from "./ingestion.ts";
+import { forgetIngestion } from "./ingesting-stores.ts";
+import { countFile, Ingestion, type IngestionHost, StoreGone } from "./ingestion.ts";
 import { expired, otherEmbedding } from "./store-faults.ts";
 import {
   type FileOwner,
@@ -66,12 +68,15 @@ export class VectorStore extends OwnedObject {
     this.#files = new StoreFiles(this.#schema, (outcome) => countFile(this.#host, outcome));
     this.#index = new ChunkIndex(this.#schema);
     this.#search = new StoreSearch(this.#schema, this.#index);
+    this.deaths = new Deaths(this.#schema);
     this.#host = {
       tenant: this.named.tenant ?? "",
       env: this.env,
       row: this.#row,
       files: this.#files,
       index: this.#index,
+      deaths: this.deaths,
+      sync: () => state.storage.sync(),
       change: (body) => this.#change(body),
       waitUntil: (promise) => state.waitUntil(promise),
     };
@@ -239,19 +244,19 @@ export class VectorStore extends OwnedObject {
     const record = this.#current();
     if (!record) return null;
     if (record.isExpired) return refused(expired(record.id));
-    const { embedding } = record;
+    const { embedding, reindexUntil = 0 } = record;
     const { queries, model, filters, weights, limit, isExplained } = request;
     const dimensions = queries[0]?.embedding?.length;
     if (dimensions !== undefined && (embedding?.model !== model || embedding?.dimensions !== dimensions)) {
       return refused(otherEmbedding(record, model ?? "", dimensions));
     }
-    this.#noteActivity(record);
+    const now = Math.floor(Date.now() / 1000);
+    if (now - record.lastActiveAt >= ACTIVE_SECONDS) this.#row.write({ ...record, lastActiveAt: now });
     const work = new LongWork(this.#host.tenant);
     const step = async () => {
       await work.spend(10_000);
     };
     const files = filters ? await this.#files.passing(filters, step) : undefined;
-    const { reindexUntil = 0 } = record;
     const options = { weights, limit, isExplained, files, dimensions: embedding?.dimensions ?? 0, reindexUntil };
     return { ok: true, value: await this.#search.search(queries, options, step) };
   }
@@ -323,11 +328,6 @@ export class VectorStore extends OwnedObject {
     if (!record?.isCounted || bytes === record.notedBytes) return;
     await this.env.QUOTAS.getByName(this.#host.tenant).noteStore(record.id, bytes);
     if (this.#row.record) this.#row.write({ ...this.#row.record, notedBytes: bytes });
-  }
-
-  #noteActivity(record: StoreRecord): void {
-    const now = Math.floor(Date.now() / 1000);
-    if (now - record.lastActiveAt >= ACTIVE_SECONDS) this.#row.write({ ...record, lastActiveAt: now });
   }
 
   /** When the alarm is to ring, Unix milliseconds; undefined if there is nothing to do. */

@@ -92,12 +92,16 @@ export class DeliveryTable {
     );
   }
 
-  /** Notes an attempt. The delivery has ended if the endpoint has accepted it, or the attempts are used up. */
+  /** Counts an attempt, before it begins: the next one is due even if the process dies in it. */
+  begin({ seq, attempts }: Delivery, now: number): void {
+    const update = "UPDATE delivery SET attempts = attempts + 1, due = ? WHERE seq = ?";
+    this.#schema.write(update, nextDueOf(attempts, now), seq);
+  }
+
+  /** Notes the end of an attempt. The delivery has ended if the endpoint has accepted it, or the attempts are used up. */
   tried({ seq, attempts }: Delivery, status: number | null, now: number): void {
-    const isOver = isTaken(status) || attempts + 1 >= MAX_ATTEMPTS;
-    const due = isOver ? null : now + retryWaitMs(attempts);
-    const update = "UPDATE delivery SET attempts = attempts + 1, due = ?, status = ?, tried_at = ? WHERE seq = ?";
-    this.#schema.write(update, due, status, now, seq);
+    const due = isTaken(status) ? null : nextDueOf(attempts, now);
+    this.#schema.write("UPDATE delivery SET due = ?, status = ?, tried_at = ? WHERE seq = ?", due, status, now, seq);
   }
 
   /** The deliveries of one endpoint, newest first, before the delivery `before`. */
@@ -131,6 +135,11 @@ export class DeliveryTable {
 /** True if the status says that the endpoint has accepted an event. */
 export function isTaken(status: number | null): boolean {
   return status !== null && status >= 200 && status < 300;
+}
+
+/** When the attempt after the present one is due, before which there were `attempts`; null if that is the last. Unix milliseconds. */
+function nextDueOf(attempts: number, now: number): number | null {
+  return attempts + 1 >= MAX_ATTEMPTS ? null : now + retryWaitMs(attempts);
 }
 
 function toDelivery({ event: id, type, created_at: createdAt, about, tried_at: triedAt, ...row }: Row): Delivery {

@@ -147,6 +147,7 @@ export class Webhooks extends OwnedObject {
       this.#change(() => this.#deliveries.forget(delivery.endpoint));
       return;
     }
+    this.#change(() => this.#deliveries.begin(delivery, Date.now()));
     const status = await send(delivery.notice, receiver);
     this.#change(() => this.#deliveries.tried(delivery, status, Date.now()));
   }
