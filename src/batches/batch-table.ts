@@ -18,7 +18,7 @@ export const BATCH_TABLES = [
   `CREATE TABLE attempt (
       batch TEXT NOT NULL, line INTEGER NOT NULL, tries INTEGER NOT NULL,
       PRIMARY KEY (batch, line)) WITHOUT ROWID`,
-  // Of lines and batches (`BatchHost`).
+  // The keys are those of `BatchHost`.
   DEATHS_TABLE,
 ];
 

@@ -44,7 +44,7 @@ export class Deaths {
     if (before !== undefined) for (const key of first(before)) this.#set(key, this.of(key) + 1);
     if (this.#counts.size > 0) {
       const left = new Set(first(Math.max(together, this.#counts.size)));
-      // What has ended otherwise, as by a cancellation.
+      // Some pieces end otherwise, as by a cancellation.
       for (const key of this.#counts.keys()) if (!left.has(key)) this.done(key);
     }
     this.#write(IN_PROGRESS, this.isAlone ? 1 : together);

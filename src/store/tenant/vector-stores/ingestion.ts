@@ -135,9 +135,8 @@ export class Ingestion {
     };
     deaths.begin(IN_PROGRESS, first);
     for (const key of first(IN_PROGRESS).filter((each) => deaths.isOver(each))) {
-      console.error(
-        logLine({ level: "error", vector_store: row.record?.id, file: files.at(Number(key))?.id, died: true }),
-      );
+      const file = files.at(Number(key))?.id;
+      console.error(logLine({ level: "error", vector_store: row.record?.id, file, given_up: true }));
       files.end(Number(key), "failed", { code: "server_error", message: diedOf("The file") });
       deaths.done(key);
     }

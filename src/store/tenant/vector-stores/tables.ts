@@ -28,6 +28,6 @@ export const VECTOR_STORE_TABLES = [
   // Files whose chunks are to be removed.
   "CREATE TABLE removed (file INTEGER PRIMARY KEY)",
   OUTBOX_TABLE,
-  // Of files, by the numbers of their rows.
+  // The keys are the numbers of rows of `file`.
   DEATHS_TABLE,
 ];
