@@ -53,7 +53,7 @@ export const responses = [
       ],
       body: json("CreateResponse"),
       answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
-      errors: [404, 409, 422, 429],
+      errors: [404, 409, 422, 424, 429],
     }),
     handle: async (context) => {
       const { heartbeatMs, jsonHeartbeats, showsUpstream } = context.get("config");

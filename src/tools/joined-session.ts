@@ -3,7 +3,13 @@ import { ToolFault, toMcpError, toToolFault, truncate } from "@responses-edge/ho
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
 import { ClientTools, hostedKey } from "@responses-edge/responses-api/tool-names";
-import { chosenTools, type FunctionTool, mustCall, type Tool } from "@responses-edge/responses-api/tools";
+import {
+  type ChosenTool,
+  chosenTools,
+  type FunctionTool,
+  mustCall,
+  type Tool,
+} from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
 import type { PluginTools, ToolNamespace } from "@responses-edge/turn/contract/engine";
 import type {
@@ -36,6 +42,7 @@ export class JoinedSession implements ToolSession {
   /** The unlisted servers of all plugins. */
   readonly unlisted: UnlistedServer[] = [];
   readonly approved: ApprovedCall[] = [];
+  readonly idle = new Map<string, string>();
   readonly #config: ToolConfig;
   /** When all tools of the turn must have ended, Unix milliseconds. */
   readonly deadline: number;
@@ -80,31 +87,36 @@ export class JoinedSession implements ToolSession {
     const { tool_choice: choice } = request;
     const chosenOnes = choice == null ? undefined : choice === "none" ? [] : chosenTools(choice);
     const chosen = chosenOnes && new Set(chosenOnes.map(hostedKey));
+    const disabled = new Map<string, string>();
     let hasClientTools = false;
     for (const [index, tool] of (request.tools ?? []).entries()) {
       const builtin = tool.type === "mcp" ? config.builtinLabels.get(tool.server_label) : undefined;
       const kind = builtin ?? hostedOf(tool.type)?.kind ?? "tool_search";
       // None for a tool that the client runs.
-      const plugin = hostedKey(tool) === undefined ? undefined : PLUGINS_BY_KIND.get(kind);
+      const key = hostedKey(tool);
+      const plugin = key === undefined ? undefined : PLUGINS_BY_KIND.get(kind);
       hasClientTools ||= !plugin;
-      if (!plugin) continue;
+      if (key === undefined || !plugin) continue;
       if (!config.offeredKinds.has(plugin.kind)) {
-        if (isForced(tool, request)) throw switchedOff(tool.type);
+        disabled.set(key, `The tool '${tool.type}' is disabled on this server.`);
         continue;
       }
       plugin.check?.(tool, index, options);
-      plugins.set(plugin, plugins.get(plugin) || !chosen || chosen.has(hostedKey(tool)));
+      plugins.set(plugin, plugins.get(plugin) || !chosen || chosen.has(key));
     }
+    if (mustCall(choice)) refuseDisabled(chosenOnes ?? request.tools ?? [], disabled);
     if (hasClientTools) refuseSameNames(request, plugins.keys());
     const joined = plugins.size > 0 ? new JoinedSession(options, plugins) : undefined;
     const sessions = joined ? joined.#sessions : undefined;
     if (!options.hasOnlyText) {
       for (const plugin of PLUGIN_LIST) plugin.takeInput?.(options, sessions?.get(plugin.kind));
     }
-    for (const { unlisted = [], approved = [] } of sessions?.values() ?? []) {
+    for (const { unlisted = [], approved = [], idle } of sessions?.values() ?? []) {
       joined?.unlisted.push(...unlisted);
       joined?.approved.push(...approved);
+      if (idle) joined?.idle.set(idle.key, idle.why);
     }
+    for (const [key, why] of disabled) joined?.idle.set(key, why);
     return joined;
   }
 
@@ -193,12 +205,10 @@ function refuseSameNames({ tools }: SessionRequest["request"], plugins: Iterable
   }
 }
 
-/** True if the choice allows only a call of a hosted tool. */
-function isForced(tool: Tool, { tool_choice: choice }: SessionRequest["request"]): boolean {
-  const key = hostedKey(tool);
-  return mustCall(choice) && chosenTools(choice)?.every((chosen) => hostedKey(chosen) === key) === true;
-}
-
-function switchedOff(type: string) {
-  return invalidRequest("tool_choice", `The tool '${type}' is disabled on this server.`, "unsupported_parameter");
+/** Throws the 400 of a choice that forces a call of tools which are all disabled. */
+function refuseDisabled(forced: readonly (Tool | ChosenTool)[], disabled: ReadonlyMap<string, string>): void {
+  const reasons = forced.map((tool) => disabled.get(hostedKey(tool) ?? ""));
+  const [why] = reasons;
+  if (why === undefined || reasons.includes(undefined)) return;
+  throw invalidRequest("tool_choice", why, "unsupported_parameter");
 }

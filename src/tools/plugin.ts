@@ -77,6 +77,8 @@ export interface PluginSession {
   readonly tools: ReadonlyMap<string, CalledTool>;
   /** True if one of its tools remains available under the request's choice. Without this function all do. */
   offers?(tool: CalledTool): boolean;
+  /** The tool of the request (`hostedKey`) that offers the model nothing, and why, as a sentence for the client. */
+  readonly idle?: { key: string; why: string };
   /**
    * Runs a call. `traceparent` is for the server that it calls. Throws ToolFault, or any other error that prevents the
    * call; once `signal` is aborted, anything.

@@ -1,6 +1,6 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { ResponseInputItem } from "openai/resources/responses/responses";
+import type { ResponseCreateParamsNonStreaming, ResponseInputItem } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { INJECTION, type Misbehaviour } from "../tools/mcp-handler.ts";
 import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
@@ -26,6 +26,8 @@ import {
 } from "./tool-support.ts";
 
 /** Misbehaving MCP servers, and requests that name forbidden ones. */
+
+type Asked = ResponseCreateParamsNonStreaming;
 
 /** A text of the test servers that no answer may quote. */
 const SECRET = "a secret of the server";
@@ -203,14 +205,60 @@ describe("a server whose tools cannot be listed", () => {
     expect(itemsOfType(second, "mcp_call").map(({ output }) => output)).toEqual(["text", "text"]);
   });
 
-  it.each(MODELS)("does not prevent tool_choice: required (%s)", async (model) => {
-    const response = await gateway.openai.responses.create({
-      model,
-      input: "Hello!",
-      tools: [mcp(down)],
-      tool_choice: "required",
-    });
-    expect(typesIn(response)).toEqual(["mcp_list_tools", "message"]);
+  it.each(EVERY_WAY)("fails a choice that forces a call of its tools (%s, %s)", async (model, way) => {
+    const label = { type: "mcp" as const, server_label: "docs" };
+    const others = [mcp(good, { server_label: "other" }), getWeather];
+    const cases: [McpTool[], Asked["tool_choice"], Asked["tools"]][] = [
+      [[mcp(down)], "required", []],
+      [[mcp(down)], label, others],
+      [[mcp(down)], { ...label, name: "echo" }, others],
+      [[mcp(down)], { type: "allowed_tools", mode: "required", tools: [{ ...label }] }, others],
+    ];
+    for (const [servers, tool_choice, more = []] of cases) {
+      const body = { model, input: "Hello!", tools: [...servers, ...more], tool_choice };
+      const why = /^Error retrieving tool list from MCP server: 'docs'\. \S.*tool_choice/;
+      const message = expect.stringMatching(why);
+      if (way === "json") {
+        const fields = { type: "external_connector_error", code: "http_error", param: "tools", message };
+        const answer = await gateway.post(body);
+        expect([answer.status, await answer.json()]).toEqual([424, { error: fields }]);
+      } else if (way === "stream") {
+        await expect(ask(gateway, way, body)).rejects.toThrow(why);
+      } else {
+        const { response } = await ask(gateway, way, body);
+        expect(response).toMatchObject({ status: "failed", error: { message } });
+        expect(response.output.map(({ type }) => type)).not.toContain("message");
+      }
+    }
+  });
+
+  it.each(MODELS)("does not prevent a forced call of another tool (%s)", async (model) => {
+    const tools = [mcp(down), mcp(good, { server_label: "other" })];
+    const response = await gateway.openai.responses.create({ model, input: "Hello!", tools, tool_choice: "required" });
+    expect(onlyItem(response, "mcp_call")).toMatchObject({ server_label: "other" });
+  });
+
+  it.each(EVERY_WAY)("is not the fault of a choice that its filter leaves nothing (%s, %s)", async (model, way) => {
+    const label = { type: "mcp" as const, server_label: "docs" };
+    const cases: [McpTool, Asked["tool_choice"]][] = [
+      [mcp(good, { allowed_tools: [] }), "required"],
+      [mcp(good, { allowed_tools: ["missing"] }), label],
+      [mcp(good), { ...label, name: "missing" }],
+    ];
+    for (const [server, tool_choice] of cases) {
+      const body = { model, input: "Hello!", tools: [server], tool_choice };
+      const message = /The MCP server 'docs' has no tool/;
+      if (way === "json") {
+        const answer = await gateway.post(body);
+        await expectError(answer, { status: 400, param: "tool_choice", message });
+      } else if (way === "stream") {
+        await expect(ask(gateway, way, body)).rejects.toThrow(message);
+      } else {
+        const { response } = await ask(gateway, way, body);
+        expect(response.status).toBe("failed");
+        expect(response.error?.message).toMatch(message);
+      }
+    }
   });
 
   it("because a header cannot be sent", async () => {

@@ -34,6 +34,7 @@ function endless(batch: (index: number) => ModelDelta[]) {
     resumption: () => undefined,
     measure: async () => ({ tokens: 1, contextWindow: 100_000 }),
     accept: (request) => request,
+    mayCall: () => true,
     inputMessages: async () => [],
     answerMessages: () => [],
   };

@@ -186,7 +186,11 @@ function askedInVain(why: string): Outcome {
 }
 
 function failedBy(message: string): Outcome {
-  return { status: "failed", error: new ApiError({ status: 502, message, code: "upstream_disregarded_request" }) };
+  return failed(new ApiError({ status: 502, message, code: "upstream_disregarded_request" }));
+}
+
+export function failed(error: ApiError): Outcome {
+  return { status: "failed", error };
 }
 
 /** Compares a turn's output with its request. A model server may ignore a field, or answer something else. */
@@ -236,9 +240,7 @@ function disregardedTools(
     } else called ||= !named && (isServerCall(item) || item.type === "mcp_approval_request");
   }
   const plugins = pluginTools?.functions ?? [];
-  const { builtinFunctions = [], namespaces = {} } = pluginTools ?? {};
-  const hasPlugins = plugins.length + builtinFunctions.length + Object.keys(namespaces).length > 0;
-  if (choice != null && mustCall(choice) && !called && (hasPlugins || tools.offered(choice).length > 0)) {
+  if (mustCall(choice) && !called) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;
   }
   // If nothing may be called, such a text is the model's answer.

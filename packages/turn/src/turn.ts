@@ -12,11 +12,14 @@ import {
   type Done,
   decide,
   disregarded,
+  failed,
   type Outcome,
   type Step,
   steered,
   type TurnFacts,
 } from "./decide.ts";
+import { notStored, restarted } from "./faults.ts";
+import { unfulfillable } from "./forced-choice.ts";
 import { Generations } from "./generation.ts";
 import type { TurnOptions } from "./options.ts";
 import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
@@ -97,6 +100,11 @@ export class Turn {
     return this.#output.state;
   }
 
+  /** The error of a turn that its request lets only fail: it forces a call where there is none to make. */
+  get refusal(): ApiError | undefined {
+    return this.#step.kind === "end" && this.#step.outcome.status === "failed" ? this.#step.outcome.error : undefined;
+  }
+
   /** True if the turn could go on from its log if its process ended now, without repeating what cannot be repeated. */
   get isResumable(): boolean {
     return this.state.answering ? this.#output.calls.areRepeatable : this.#generations.isResumable;
@@ -108,6 +116,7 @@ export class Turn {
    * Throws ApiError as the engine does, and the signal's reason when aborted.
    */
   async start(): Promise<void> {
+    if (this.refusal) throw this.refusal;
     const { kind } = this.#step;
     if (kind !== "compact" && kind !== "generate") return;
     this.#begun = this.#beginRound(kind);
@@ -229,16 +238,24 @@ export class Turn {
     }
   }
 
-  /** Offers the model its tools once all of them are known, unless the turn has used up its calls. */
+  /**
+   * Offers the model its tools once all of them are known, unless the turn has used up its calls. The turn ends if a
+   * call is forced and there is none to make.
+   */
   #enter(step: Step): Step {
-    const { tools, host } = this.#options;
+    const { tools, host, model } = this.#options;
     const { session } = tools;
     const isSameRound = step.kind === "generate" && step.again;
-    if (!session || isSameRound || step.kind === "prepare" || step.kind === "end") return step;
+    if (isSameRound || step.kind === "prepare" || step.kind === "end") return step;
     const { calls, state } = this.#output;
-    calls.isOffered = calls.left > 0 && state.rounds < session.maxRounds && host.clock() < session.deadline;
-    this.#prompt.change({ pluginTools: calls.isOffered ? session.pluginTools : undefined });
-    return step;
+    if (session) {
+      calls.isOffered = calls.left > 0 && state.rounds < session.maxRounds && host.clock() < session.deadline;
+      this.#prompt.change({ pluginTools: calls.isOffered ? session.pluginTools : undefined });
+    }
+    const beginsRound = step.kind === "generate" || (step.kind === "compact" && this.#facts.compaction === "managed");
+    if (!beginsRound) return step;
+    const fault = unfulfillable(this.#prompt.current, model.engine, { session, output: state.output });
+    return fault ? { kind: "end", outcome: failed(fault) } : step;
   }
 
   /** Lists the tools of MCP servers, and runs the approved calls, if there are any. */
@@ -379,20 +396,4 @@ export class Turn {
       trailing: past.input.length > 0 ? [] : (asked.request.previous_input_messages ?? []),
     };
   }
-}
-
-function failed(error: ApiError): Outcome {
-  return { status: "failed", error };
-}
-
-function restarted(): ApiError {
-  return new ApiError({
-    status: 500,
-    message: "The server was restarted in the middle of the response.",
-    code: "server_restarted",
-  });
-}
-
-function notStored(): ApiError {
-  return new ApiError({ status: 500, message: "The response could not be stored.", code: "storage_error" });
 }

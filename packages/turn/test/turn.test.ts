@@ -24,6 +24,7 @@ function engineOf(rounds: readonly Round[]): Engine & { prompts: Prompt[] } {
     prompts,
     noteRole: "developer",
     accept: (request) => request,
+    mayCall: () => true,
     async generate(prompt) {
       prompts.push(prompt);
       const round = left.shift() ?? [];
@@ -143,6 +144,7 @@ const dice: Plugin = {
 const session: ToolSession = {
   unlisted: [],
   approved: [],
+  idle: new Map(),
   container: "cntr_1",
   citations: undefined,
   citationsIn: () => [],
@@ -182,4 +184,22 @@ it("continues at the end of its log", async () => {
   const { events, output } = await tell(engineOf([[{ kind: "text", text: "and cold." }, STOP]]), {}, { logged });
   expect(output).toMatchObject([{ type: "message", content: [{ text: "Sunny, and cold." }] }]);
   expect(events[0]?.sequence_number).toBe(sequence);
+});
+
+it("asks no model for a forced call that there is none to make, or no time for", async () => {
+  const idle: ToolSession = { ...session, idle: new Map([["web_search", "Nothing is searched."]]) };
+  const engine = { ...engineOf([[{ kind: "text", text: "Hm." }, STOP]]), mayCall: () => false };
+  const body = { tools: [{ type: "web_search" }], tool_choice: "required" };
+  const plugins = new Plugins([]);
+  const { status, output, events } = await tell(engine, body, { tools: { plugins, session: idle } });
+  expect({ status, output, asked: engine.prompts }).toEqual({ status: "failed", output: [], asked: [] });
+  const fault = {
+    code: "invalid_value",
+    param: "tool_choice",
+    message: expect.stringContaining("Nothing is searched."),
+  };
+  expect(events).toContainEqual(expect.objectContaining({ type: "error", ...fault }));
+  const late = await tell(engine, body, { tools: { plugins, session: { ...idle, deadline: 0 } } });
+  expect(late.events).toContainEqual(expect.objectContaining({ type: "error", code: "tool_timeout" }));
+  expect(late.status).toBe("failed");
 });

@@ -118,6 +118,7 @@ export class RunHost {
     this.#checkLength(run.length);
     permits.resize(run.length);
     const turn = run.makeTurn(past);
+    if (turn.refusal) throw turn.refusal;
     if (spec.reservation) run.quota.raise(estimateTokens(past.history), loadConfig(this.#home.env).keys.prices);
     this.#home.transaction(() => {
       this.#home.runs.insert(spec);

@@ -77,12 +77,15 @@ export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
   },
 };
 
+const NEITHER = "There is neither a search engine nor access to the web.";
+
 /** Without a search provider and without the web, a browser is of no use. */
 const NOTHING: PluginSession = {
   offered: { functions: [] },
+  idle: { key: "web_search", why: `${NEITHER} ('external_web_access' is false.)` },
   tools: TOOLS,
   offers: () => false,
-  run: () => Promise.reject(new ToolFault("unreachable", "There is neither a search engine nor access to the web.")),
+  run: () => Promise.reject(new ToolFault("unreachable", NEITHER)),
 };
 
 /** The action of a call, as far as its arguments show before it runs. */

@@ -96,6 +96,7 @@ describe("the rows of a run", () => {
       resumption: () => undefined,
       measure: async () => ({ tokens: 1, contextWindow: 100_000 }),
       accept: (request) => request,
+      mayCall: () => true,
       inputMessages: async () => [],
       answerMessages: () => [],
     };

@@ -81,6 +81,10 @@ export class ChatEngine implements Engine {
     );
   }
 
+  mayCall(prompt: Prompt): boolean {
+    return prompt.request.tool_choice !== "none" && promptTools(prompt, "callable").length > 0;
+  }
+
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const { text, structured_outputs: outputs, tools } = prompt.request;
     const hasClientTools = ClientTools.of(tools).all.length > 0;
@@ -110,8 +114,7 @@ export class ChatEngine implements Engine {
     if (dialect.window) await this.#checkLimit(prompt, signal);
     const { text, structured_outputs: outputs } = prompt.request;
     const format = text?.format || outputs ? answerFormat(prompt.request) : undefined;
-    const mayCall = prompt.request.tool_choice !== "none" && promptTools(prompt, "callable").length > 0;
-    if (prompt.isFinal || !mayCall) {
+    if (prompt.isFinal || !this.mayCall(prompt)) {
       const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
       const isBound = format !== undefined || outputs != null;
       if (mayCallInVain && !isBound) return this.#withoutCalls(prompt, dialect, signal);
@@ -371,6 +374,5 @@ function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOp
     answered.set(flatName, client);
     if ((tool.type === "custom" && !rules.has(flatName)) || strict.has(flatName)) live.add(flatName);
   }
-  const must = request.tool_choice != null && mustCall(request.tool_choice) && callable.size > 0;
-  return { offered: callable, mustCall: must, clients: answered, live, rules };
+  return { offered: callable, mustCall: mustCall(request.tool_choice), clients: answered, live, rules };
 }

@@ -65,8 +65,7 @@ export class Completion implements AnswerReader {
     const offered = new Set(toolsOf(prompt, "callable").functions.map((tool) => tool.name));
     const written = [...functions.written].filter(([, name]) => offered.has(name));
     const builtins = new Set(builtinNames(prompt));
-    const isForced = mustCall(request.tool_choice) && !prompt.asksForText && opening.length === 0;
-    this.#mustCall = isForced && offered.size + builtins.size > 0;
+    this.#mustCall = mustCall(request.tool_choice) && !prompt.asksForText && opening.length === 0;
     const format = request.text?.format?.type ?? "text";
     this.#functions = functions;
     this.#prompt = prompt;

@@ -41,7 +41,7 @@ import { wantsLogprobs } from "./logprobs.ts";
 import { GPT_OSS_WINDOW, windowFull, withOutputLimit } from "./output-limit.ts";
 import { fromRawMessage, parsePreviousMessages, toRawMessage } from "./raw-messages.ts";
 import { toCompletionRequest } from "./request.ts";
-import { refusedSchema, refuseEndlessSchemas, structuredOutputs } from "./structural-tag.ts";
+import { countCallable, refusedSchema, refuseEndlessSchemas, structuredOutputs } from "./structural-tag.ts";
 
 /** Error texts of a server that does not know structural tags, rather than one that refuses a schema in them. */
 const UNKNOWN_STRUCTURE =
@@ -90,6 +90,10 @@ export class HarmonyEngine implements Engine {
     if (request.previous_input_messages == null) return request;
     const messages = parsePreviousMessages(request.previous_input_messages).map(toRawMessage);
     return { ...request, previous_input_messages: messages as Record<string, unknown>[] };
+  }
+
+  mayCall(prompt: Prompt): boolean {
+    return prompt.request.tool_choice !== "none" && countCallable(prompt) > 0;
   }
 
   generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {

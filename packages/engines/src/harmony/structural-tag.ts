@@ -53,11 +53,15 @@ function isBound(prompt: BoundPrompt): boolean {
 function bindsContent(prompt: BoundPrompt): boolean {
   const { request, freeInputs } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
-  const { functions: tools, plugins } = toolsOf(prompt, "callable");
-  const count = tools.length + Object.keys(plugins.namespaces).length;
+  if (mustCall(request.tool_choice)) return true;
   const rules = boundRules(request);
-  const bindsOne = tools.some(({ name, strict }) => strict || (!freeInputs && rules.has(name)));
-  return bindsOne || (count > 0 && mustCall(request.tool_choice));
+  return toolsOf(prompt, "callable").functions.some(({ name, strict }) => strict || (!freeInputs && rules.has(name)));
+}
+
+/** The number of functions and namespaces of a prompt that the model may call. */
+export function countCallable(prompt: BoundPrompt): number {
+  const { functions, plugins } = toolsOf(prompt, "callable");
+  return functions.length + Object.keys(plugins.namespaces).length;
 }
 
 /**
@@ -74,7 +78,7 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   const { functions: tools, plugins } = toolsOf(prompt, "callable");
   const namespaces = Object.values(plugins.namespaces);
   const choice = request.tool_choice;
-  const isForced = tools.length + namespaces.length > 0 && mustCall(choice);
+  const isForced = mustCall(choice);
   const clients = ClientTools.of(request.tools);
   const named = clients.named(choice)?.flatName;
   const called = tools.filter((tool) => named === undefined || tool.name === named);

@@ -178,6 +178,9 @@ export interface Engine {
    */
   accept(request: CreateRequest): CreateRequest;
 
+  /** Tells whether the prompt has a tool that the model may call. */
+  mayCall(prompt: Prompt): boolean;
+
   /**
    * Starts one round. Resolves once the upstream has accepted it, with the deltas of each upstream read together.
    * Aborting `signal` closes the upstream request at once and ends the iteration with the signal's reason. Throws

@@ -47,6 +47,8 @@ export interface ToolSession {
   readonly citationsIn: ((text: string) => readonly Citation[]) | undefined;
   /** The tools that the model sees. They change when tools have been listed. */
   readonly pluginTools: PluginTools;
+  /** Why tools of the request (`hostedKey`) offer the model nothing: each a sentence for the client. */
+  readonly idle: ReadonlyMap<string, string>;
   /** The number of rounds in which the model may call tools, and the time until which it may, in Unix milliseconds. */
   readonly maxRounds: number;
   readonly deadline: number;

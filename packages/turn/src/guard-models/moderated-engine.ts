@@ -62,6 +62,7 @@ export class ModeratedTurn {
     return {
       noteRole,
       accept: (request) => engine.accept(request),
+      mayCall: (prompt) => engine.mayCall(prompt),
       generate: (prompt, signal) => this.#generate(engine, prompt, signal),
       resumption: (...args) => engine.resumption(...args),
       measure: (...args) => engine.measure(...args),
