@@ -26,8 +26,9 @@ interface Parts {
 /** Ends the runs and readers of a home in memory. Gives what its next process needs of them; undefined if that is nothing. */
 export async function carriedOf({ runs, conversation, readers }: Parts): Promise<CarriedHome | undefined> {
   const access = runs.freeze();
-  const lease = conversation.held();
   const positions = await readers.stop();
+  // The turn may have ended meanwhile.
+  const lease = conversation.held();
   const isEmpty = !lease && [access, positions].every((each) => Object.keys(each).length === 0);
   return isEmpty ? undefined : { access, lease, readers: positions };
 }

@@ -19,13 +19,16 @@ const MAX_READERS = 100;
 /** The time in which a client may take what its reader has read, at the end of an object. Milliseconds. */
 const STOP_MS = 3_000;
 
+/** The time in which a reader goes on in another process. Its position is forgotten later. Milliseconds. */
+const GOES_ON_MS = 60_000;
+
 /** Counts the readers of each run, and passes them on at the end of the object. */
 export class ReaderCount {
   readonly #counts = new Map<string, number>();
   /** Ends a reader, and gives the last sequence number that its client has; by the readers' names. */
   readonly #stops = new Map<string, () => Promise<number>>();
-  /** The positions of readers of the object's instance in an earlier process. */
-  readonly #left = new Map<string, number>();
+  /** The positions of readers of the object's instance in an earlier process, and until when they are kept (Unix milliseconds). */
+  readonly #left = new Map<string, { after: number; until: number }>();
   /** Runs that were deleted while they had readers. */
   readonly #deleted = new Set<string>();
 
@@ -50,9 +53,14 @@ export class ReaderCount {
     return () => this.#stops.delete(reader);
   }
 
-  /** Ends all readers. Gives their positions, by their names, without those whose clients take nothing. */
+  /**
+   * Ends all readers. Gives their positions, by their names, without those whose clients take nothing; and those of readers that have not
+   * gone on here yet.
+   */
   async stop(): Promise<Record<string, number>> {
     const positions: Record<string, number> = {};
+    const now = Date.now();
+    for (const [reader, { after, until }] of this.#left) if (until > now) positions[reader] = after;
     const stopped = [...this.#stops].map(async ([reader, stop]) => {
       const after = await Promise.race([stop(), scheduler.wait(STOP_MS)]);
       if (after !== undefined) positions[reader] = after;
@@ -63,14 +71,15 @@ export class ReaderCount {
 
   /** Takes the positions that another process gives. */
   restore(positions: Record<string, number>): void {
-    for (const [reader, after] of Object.entries(positions)) this.#left.set(reader, after);
+    const until = Date.now() + GOES_ON_MS;
+    for (const [reader, after] of Object.entries(positions)) this.#left.set(reader, { after, until });
   }
 
   /** The position of a reader of an earlier process, which is forgotten; undefined if it is not known. */
   takeLeft(reader: string): number | undefined {
-    const after = this.#left.get(reader);
+    const left = this.#left.get(reader);
     this.#left.delete(reader);
-    return after;
+    return left?.after;
   }
 
   /** Notes that a run is deleted. To be called before its log is deleted. */

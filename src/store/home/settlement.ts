@@ -58,8 +58,11 @@ export async function settle(home: Settling, { lease, ...settled }: TurnToSettle
   const { tenant, rows, conversation, housekeeping } = home;
   const slice = new LongWork(tenant).spend((settled.input.length + settled.output.length) / LENGTH_PER_UNIT);
   if (slice) await slice;
-  // The caller has lost the answer of its first call, and no longer holds the conversation.
-  if (lease && rows.turns.has(settled.turn)) return { ok: true, value: 0 };
+  // The caller has lost the answer of its first call. It may hold the conversation again, after a hand-over.
+  if (lease && rows.turns.has(settled.turn)) {
+    conversation.release(lease.token);
+    return { ok: true, value: 0 };
+  }
   // Nothing awaits from here on: the turn and its alarm are one write.
   await housekeeping.open();
   const entered = lease ? conversation.entered(lease.token) : null;

@@ -1,8 +1,9 @@
-import { type RawBindings, stubOf } from "./objects.ts";
+import { logLine } from "@responses-edge/bounded-io/json-text";
+import { type RawBindings, stubOf, undisturbed } from "./objects.ts";
 import { homeLeft } from "./open-homes.ts";
 import { type Carried, forgetLife, livingObjects, type OwnedObject, takeCarried } from "./owned-object.ts";
 import { runsAreSuspended, setOwnership, setSuspending, untilCallsEnd } from "./ownership.ts";
-import { textOf } from "./registry.ts";
+import { type ObjectName, textOf } from "./registry.ts";
 
 /** The two steps by which a self-hosted process passes its objects to another one (`ownership.ts`). */
 
@@ -42,7 +43,11 @@ export async function takeOver(env: RawBindings, carried: readonly Carried[]): P
   commands += 1;
   // Suspended runs go on when their objects begin again.
   const own = runsAreSuspended() ? await closeAll(env) : [];
-  await ofEach([...own, ...carried], ({ object, state }) => stubOf<OwnedObject>(env, object).takeOver(state));
+  await ofEach([...own, ...carried], ({ object, state }) =>
+    undisturbed(env, object, () => stubOf<OwnedObject>(env, object).takeOver(state)).catch((error: unknown) =>
+      noteLost(object, error instanceof Error ? error.name : typeof error),
+    ),
+  );
   setSuspending(false);
   setOwnership("owns");
 }
@@ -51,13 +56,23 @@ async function closeAll(env: RawBindings): Promise<Carried[]> {
   for (let round = 0; round < MAX_ROUNDS && livingObjects().length > 0; round += 1) {
     await ofEach(livingObjects(), async (object) => {
       // The call ends with its object.
-      const closed = stubOf<OwnedObject>(env, object).close();
-      await Promise.race([closed, scheduler.wait(CLOSE_MS)]).catch(() => {});
+      const closed = stubOf<OwnedObject>(env, object)
+        .close()
+        .then(
+          () => true,
+          () => true,
+        );
+      if (!(await Promise.race([closed, scheduler.wait(CLOSE_MS)]))) noteLost(object, "close");
       forgetLife(object);
       if (object.binding === "HOME") homeLeft(textOf(object));
     });
   }
   return takeCarried();
+}
+
+/** Says in the log that what an object had in memory is lost, as by a crash. */
+function noteLost({ binding }: ObjectName, error: string): void {
+  console.error(logLine({ level: "error", hand_over: binding, error }));
 }
 
 async function ofEach<T>(all: readonly T[], work: (each: T) => Promise<void>): Promise<void> {

@@ -215,6 +215,20 @@ async function askAt(env: RawBindings, worker: number, call: ObjectCall): Promis
 /** The time for which another process has the file of an object open. Milliseconds. */
 const SHARED_MS = 50;
 
+/** Most times that an object is called again because another process has its file open. */
+const MAX_SHARED = 20;
+
+/** Calls an object of this process again as long as another process has its file open (`unshare`). */
+export async function undisturbed<T>(env: RawBindings, object: ObjectName, call: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await call();
+    } catch (error) {
+      if (tries === MAX_SHARED || !(await unshare(env, object, error))) throw error;
+    }
+  }
+}
+
 /**
  * Tells whether an error may be that of a file which another process has open, too, for a moment, because its alarm rings after a
  * hand-over (`owned-object.ts`), and waits for the end of that. SQLite's lock is taken then, or its index is that of a file
