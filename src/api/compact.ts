@@ -16,7 +16,7 @@ import type { Caller } from "./transport.ts";
 
 /**
  * Compacts the input of a request and the history that it continues. Gives the user's messages as they are, and one
- * compaction item, which stands for all of them and for the rest (openai 7.57 `CompactedResponse`). Stores nothing: no
+ * compaction item, which stands for all of them and for the rest (openai 7.59 `CompactedResponse`). Stores nothing: no
  * request can continue its id. Throws the ApiErrors of an invalid request, the 503 of an isolate without memory
  * permits, and an ApiError where the summary fails.
  */

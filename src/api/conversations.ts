@@ -31,7 +31,7 @@ export const conversationBody = z.object({
   items: list(inputItem, { max: MAX_ITEMS }).nullish(),
   metadata: metadata.nullish(),
 });
-export const updateConversationBody = z.object({ metadata });
+export const updateConversationBody = z.object({ metadata: metadata.nullable().describe("`null` removes all of it.") });
 export const addItemsBody = z.object({ items: list(inputItem, { min: 1, max: MAX_ITEMS }) });
 
 export async function createConversation(caller: Caller, body: unknown): Promise<Conversation> {
@@ -54,7 +54,7 @@ export async function retrieveConversation(caller: Caller, id: string): Promise<
 
 export async function updateConversation(caller: Caller, id: string, body: unknown): Promise<Conversation> {
   const { metadata: values } = parse(updateConversationBody, body);
-  return ask(caller, id, (home) => home.updateConversation(id, values));
+  return ask(caller, id, (home) => home.updateConversation(id, values ?? {}));
 }
 
 export async function deleteConversation(caller: Caller, id: string): Promise<void> {

@@ -42,7 +42,7 @@ const ANSWER_FIELDS = {
 } satisfies Partial<CreateRequest>;
 
 /**
- * Answers questions about an input with probabilities (openai 7.57 `Decision`). Each question is put to the model at the end of
+ * Answers questions about an input with probabilities (openai 7.59 `Decision`). Each question is put to the model at the end of
  * the same prompt, whose prefix is in the model server's cache; its answer is the log probabilities of one token. Stores nothing.
  * Throws the ApiErrors of an invalid create, the 400 of a model that gives no log probabilities, and as the upstream does.
  */

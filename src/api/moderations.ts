@@ -14,7 +14,7 @@ import { tellRequest } from "../telemetry/content-log.ts";
 import type { Caller } from "./transport.ts";
 
 /**
- * Judges texts and images (openai 7.57 `moderations`): each text of a list by itself, parts together. `body` is the request's, as parsed JSON.
+ * Judges texts and images (openai 7.59 `moderations`): each text of a list by itself, parts together. `body` is the request's, as parsed JSON.
  * Throws the 400s of a guard that there is not, that judges no images, and of an image that may not be fetched, the 429 of a limit, and the
  * 503 of a guard that cannot be asked.
  */

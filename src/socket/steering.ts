@@ -9,7 +9,7 @@ import { type SteerFailure, steerFailedFrame } from "./frames.ts";
 
 /**
  * Steering of a connection's responses: a user's words that come while a response is under way end it, and another one that continues it
- * answers them (openai 7.57 `ResponseSteerEvent`).
+ * answers them (openai 7.59 `ResponseSteerEvent`).
  */
 
 /** Submissions that wait for one response to end. */

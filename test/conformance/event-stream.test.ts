@@ -671,7 +671,7 @@ describe("checkEventStream", () => {
     expect(STREAM_RULES.map(ruleLabel).filter((label) => !broken.has(label))).toEqual([]);
   });
 
-  test("knows the 59 events of openai 7.57", () => {
+  test("knows the 59 events of openai 7.59", () => {
     expect(knownEventTypes()).toHaveLength(59);
   });
 });

@@ -10,7 +10,7 @@ export interface RequestField {
    * of one of several types.
    */
   name: string;
-  /** The body that contains it, by its name in `request-roots.ts`. */
+  /** The body that contains it, by its name in its file of roots. */
   body: string;
   /** The names of the objects that contain it, outermost first. */
   within: readonly string[];
@@ -20,6 +20,8 @@ export interface RequestField {
   without: JsonObject;
   /** Bodies that contain it, one for each value or alternative. */
   with: readonly { value: unknown; body: JsonObject }[];
+  /** A body in which it is null, where its type allows that. */
+  nulled?: JsonObject;
 }
 
 /** Values to send, by a field's full or last name. The first one is used wherever a field is required. */
@@ -34,14 +36,27 @@ interface Place {
   put(value: unknown): JsonObject;
 }
 
-/** All fields, each once: a field with the same schema in several places is taken from the first. */
-export function requestFields(samples: Samples): RequestField[] {
+/** The bodies of responses and conversations, and those of all other endpoints. */
+const FILES = {
+  responses: ["request-roots", "beta-request-roots"],
+  platform: ["platform-request-roots"],
+} as const;
+
+/**
+ * All fields, each once: a field with the same schema in several places is taken from the first. `nullable`: those that
+ * may be null.
+ */
+export function requestFields(
+  samples: Samples,
+  which: keyof typeof FILES = "responses",
+): { fields: RequestField[]; nullable: RequestField[] } {
   const fields = new Map<string, RequestField>();
-  for (const { body, schema, definitions } of requestSchemas()) {
-    const reader = new Reader(definitions, samples, fields);
+  const nullable = new Map<string, RequestField>();
+  for (const { body, schema, definitions } of requestSchemas(FILES[which])) {
+    const reader = new Reader(definitions, samples, { fields, nullable });
     reader.read(schema, { body, name: "", within: [], path: [], put: (value) => value as JsonObject }, []);
   }
-  return [...fields.values()];
+  return { fields: [...fields.values()], nullable: [...nullable.values()] };
 }
 
 /** Bodies whose fields have no other name before theirs. */
@@ -50,12 +65,16 @@ const CREATES = ["create", "beta_create"];
 class Reader {
   readonly #definitions: Record<string, JsonObject>;
   readonly #samples: Samples;
-  readonly #fields: Map<string, RequestField>;
+  readonly #found: Record<"fields" | "nullable", Map<string, RequestField>>;
 
-  constructor(definitions: Record<string, JsonObject>, samples: Samples, fields: Map<string, RequestField>) {
+  constructor(
+    definitions: Record<string, JsonObject>,
+    samples: Samples,
+    found: Record<"fields" | "nullable", Map<string, RequestField>>,
+  ) {
     this.#definitions = definitions;
     this.#samples = samples;
-    this.#fields = fields;
+    this.#found = found;
   }
 
   /** Notes the fields of a schema's objects, also of nested ones. `around`: the definitions that contain it. */
@@ -92,6 +111,11 @@ class Reader {
       const field = { name, body, within, path: [...path, key], without: place.put(base) };
       const bodies = values.map((value) => ({ value, body: put(value) }));
       const print = this.#print(schema, []);
+      if (this.#mayBeNull(schema)) {
+        const key = `${name} ${print}`;
+        const nulled = { ...field, with: [], nulled: put(null) };
+        if (!this.#found.nullable.has(key)) this.#found.nullable.set(key, nulled);
+      }
       if (this.#isListOfWords(schema)) {
         for (const each of bodies) {
           const [word] = each.value as string[];
@@ -111,8 +135,16 @@ class Reader {
     );
   }
 
+  #mayBeNull(schema: unknown): boolean {
+    return this.#branches(schema).some(
+      ({ node }) =>
+        node.type === "null" || node.const === null || (Array.isArray(node.enum) && node.enum.includes(null)),
+    );
+  }
+
   #note(key: string, { name, body, within, path, without, with: bodies }: RequestField): void {
-    if (!this.#fields.has(key)) this.#fields.set(key, { name, body, within, path, without, with: bodies });
+    const { fields } = this.#found;
+    if (!fields.has(key)) fields.set(key, { name, body, within, path, without, with: bodies });
   }
 
   /** A value of each kind that a schema allows, except null, which means the same as absence. */

@@ -58,19 +58,19 @@ interface Catalog {
 let catalog: Catalog | undefined;
 
 /** Files here with an interface `Roots`, from whose members schemas are made. */
-const ROOTS = ["roots", "request-roots", "beta-request-roots"] as const;
+const ROOTS = ["roots", "request-roots", "beta-request-roots", "platform-request-roots"] as const;
+type RequestRoots = Exclude<(typeof ROOTS)[number], "roots">;
 
 /** Generates the schemas of the installed `openai` package, unless that was done before. */
 export function prepareSchemas(): void {
   for (const roots of ROOTS) readOrGenerate(roots);
 }
 
-/**
- * The bodies of requests, by the names in `request-roots.ts` and `beta-request-roots.ts`, with the definitions that
- * they refer to.
- */
-export function requestSchemas(): { body: string; schema: JsonObject; definitions: Record<string, JsonObject> }[] {
-  return (["request-roots", "beta-request-roots"] as const).flatMap((roots) => {
+/** The bodies of requests, by the names in these files, with the definitions that they refer to. */
+export function requestSchemas(
+  files: readonly RequestRoots[],
+): { body: string; schema: JsonObject; definitions: Record<string, JsonObject> }[] {
+  return files.flatMap((roots) => {
     const definitions = objectsIn(readOrGenerate(roots).definitions);
     const bodies = Object.entries(objectsIn(definition(definitions, "Roots").properties));
     return bodies.map(([body, schema]) => ({ body, schema, definitions }));

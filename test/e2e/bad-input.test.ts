@@ -619,6 +619,13 @@ describe("an unsupported value is named", () => {
     "unsupported_parameter",
     `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`,
   ];
+  const chatOnly = (field: string, value: unknown): Row => [
+    `${field}, of chat completions alone`,
+    { [field]: value },
+    field,
+    "unsupported_parameter",
+    `Unsupported parameter: '${field}'. The Responses API has no such parameter.`,
+  ];
   const asks = (param: string, fields: Record<string, unknown>): Row => [
     JSON.stringify(fields),
     fields,
@@ -677,6 +684,15 @@ describe("an unsupported value is named", () => {
     moved("reasoning_effort", "low", "reasoning.effort"),
     moved("functions", [], "tools"),
     moved("function_call", "auto", "tool_choice"),
+    moved("verbosity", "low", "text.verbosity"),
+    moved("logprobs", true, "top_logprobs"),
+    moved("web_search_options", {}, "tools"),
+    chatOnly("n", 2),
+    chatOnly("modalities", ["text", "audio"]),
+    chatOnly("audio", { voice: "alloy", format: "wav" }),
+    chatOnly("prediction", { type: "content", content: "x" }),
+    asks("background_options.completion_window", { background: true, background_options: { completion_window: "8h" } }),
+    asks("background_options.continuation_id", { background: true, background_options: { continuation_id: "x" } }),
     [
       "reasoning.mode: pro",
       { reasoning: { mode: "pro" } },
@@ -693,6 +709,9 @@ describe("an unsupported value is named", () => {
     { access_programs: { cyber: "standard" } },
     { image: { context_compression: "auto" } },
     { multi_agent: { enabled: false } },
+    { text: { format: { type: "text" }, verbosity: null } },
+    { background_options: { completion_window: "soonest" } },
+    { n: null, logprobs: null, verbosity: null, audio: null },
     { tools: [functionTool({ async: false, allowed_callers: ["direct"] })] },
     { generate: true, prompt_cache_options: { prewarm: false } },
     { client_metadata: { a: 1 }, unheard_of: [1, 2, 3] },
@@ -703,6 +722,17 @@ describe("an unsupported value is named", () => {
 });
 
 describe("null", () => {
+  it("for the description of a format, as Open Responses writes it, is the same as its absence", async () => {
+    const format = { type: "json_schema", name: "n", schema: {}, strict: true };
+    // Not by the gateway's client: it compares the echo with what was sent.
+    const answer = await fetch(`${gateway.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json", "openresponses-version": "1" },
+      body: JSON.stringify({ model: "simulator", input: "{}", text: { format: { ...format, description: null } } }),
+    });
+    expect(await answer.json()).toMatchObject({ text: { format } });
+  });
+
   const optional = Object.keys(createRequest.shape).filter((field) => field !== "input");
 
   it.each(optional)("for %s is the same as its absence", async (field) => {

@@ -85,7 +85,7 @@ it("each field has an effect, is refused by its name, or is documented as withou
     return found.length > 0;
   };
   const faults: string[] = [];
-  for (const { field, outcomes, trouble } of await outcomesOf(requestFields(await samples()))) {
+  for (const { field, outcomes, trouble } of await outcomesOf(requestFields(await samples()).fields)) {
     const { name } = field;
     faults.push(...trouble.map((text) => `${name}: ${text}`));
     const hasNoEffect = isListed(documented, [name, ...field.within]);
@@ -99,6 +99,30 @@ it("each field has an effect, is refused by its name, or is documented as withou
   }
   const stale = [...documented, ...served].filter((pattern) => !used.has(pattern));
   expect({ faults, stale }).toEqual({ faults: [], stale: [] });
+});
+
+/** Fields that may be null where another has their content, or where the call before has it, too. */
+const NEEDED_HERE = [
+  ...["content<input_image>.image_url", "output<input_image>.image_url", "output<input_file>.file_data"],
+  "input<function_call_output>.call_id",
+];
+
+it("each field that may be null may be it, wherever the rest of the request is served", async () => {
+  const left = requestFields(await samples()).nullable;
+  const faults: string[] = [];
+  let sent = 0;
+  const work = async () => {
+    for (let field = left.shift(); field; field = left.shift()) {
+      const { name, nulled, without } = field;
+      if (!nulled || NEEDED_HERE.includes(name) || (await observed(field, without)).status !== 200) continue;
+      const { status, told } = await observed(field, nulled);
+      sent += 1;
+      if (status !== 200) faults.push(`${name}: ${status} ${told}`);
+    }
+  };
+  await Promise.all(Array.from({ length: 6 }, work));
+  expect(faults).toEqual([]);
+  expect(sent).toBeGreaterThan(50);
 });
 
 it.each(Object.entries(SHOWN_ELSEWHERE))("%s is shown in %s", (pattern, file) => {

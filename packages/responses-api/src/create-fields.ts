@@ -10,7 +10,7 @@ import { refuse } from "./tool-fields.ts";
 import { toolChoice, tools } from "./tools.ts";
 
 /**
- * The fields of a create: OpenAI's (openai 7.57), plus vLLM's extras under vLLM's names. This is the only place for the limit of a
+ * The fields of a create: OpenAI's (openai 7.59), plus vLLM's extras under vLLM's names. This is the only place for the limit of a
  * field. `null` means absent for every optional field, as in OpenAI's API; unknown fields are dropped. The API's description and
  * docs/reference/fields.md are generated from this.
  */
@@ -35,17 +35,26 @@ function describeNeutral(neutral: z.core.util.Literal[]): z.ZodType {
   return neutral.every((value) => typeof value === "boolean") ? z.boolean().nullable() : z.literal([...neutral, null]);
 }
 
-/** A field of chat completions that the Responses API has elsewhere: refused with its new name, as OpenAI does, rather than dropped. */
-function moved(field: string, to: string) {
+/** A field of chat completions: refused as OpenAI does, rather than dropped. `where` tells what the Responses API has instead. */
+function ofChat(field: string, where: string, about: string) {
   const schema = z
     .unknown()
     .superRefine((value, context) => {
-      if (value == null) return;
-      const message = `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`;
-      refuse(context, [], message);
+      if (value != null) refuse(context, [], `Unsupported parameter: '${field}'. ${where}`);
     })
     .optional();
-  return describedAs(schema, () => z.null().describe(`A field of chat completions. Here it is '${to}'.`).optional());
+  return describedAs(schema, () => z.null().describe(`A field of chat completions. ${about}`).optional());
+}
+
+/** One that the Responses API has elsewhere. */
+function moved(field: string, to: string) {
+  const where = `In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`;
+  return ofChat(field, where, `Here it is '${to}'.`);
+}
+
+/** One that the Responses API does not have. */
+function chatOnly(field: string) {
+  return ofChat(field, "The Responses API has no such parameter.", "There is none here.");
 }
 
 /** Fields of chat completions, under the names that OpenAI's API refuses here. */
@@ -57,6 +66,13 @@ const chatFields = {
   reasoning_effort: moved("reasoning_effort", "reasoning.effort"),
   functions: moved("functions", "tools"),
   function_call: moved("function_call", "tool_choice"),
+  verbosity: moved("verbosity", "text.verbosity"),
+  web_search_options: moved("web_search_options", "tools"),
+  logprobs: moved("logprobs", "top_logprobs"),
+  n: chatOnly("n"),
+  modalities: chatOnly("modalities"),
+  audio: chatOnly("audio"),
+  prediction: chatOnly("prediction"),
 };
 
 /** Tells whether a value is the neutral one: a word, or an empty list. */
@@ -87,10 +103,18 @@ const reasoning = z.object({
   mode: notServed("reasoning.mode", "standard"),
 });
 
+/** A word whose default is also that of null. */
+function orNull<Words extends z.ZodEnum>(words: Words, preset: z.output<Words>) {
+  return words
+    .nullable()
+    .default(preset as never)
+    .transform((word) => (word ?? preset) as z.output<Words>);
+}
+
 /** vLLM caches every prefix, as long as its cache has space. */
 const promptCacheOptions = z.object({
-  mode: z.enum(["implicit", "explicit"]).default("implicit").describe("Echoed."),
-  ttl: z.enum(["30m", "12h"]).default("30m").describe("Echoed."),
+  mode: orNull(z.enum(["implicit", "explicit"]), "implicit").describe("Echoed. The default is `implicit`."),
+  ttl: orNull(z.enum(["30m", "12h"]), "30m").describe("Echoed. The default is `30m`."),
   comparison_response_id: z.string().max(MAX_ID_LENGTH).nullish().describe("Echoed."),
   prewarm: z.boolean().nullish().describe("The same as `generate: false`."),
 });
@@ -223,6 +247,12 @@ const openaiFields = {
   prompt_cache_options: promptCacheOptions.nullish(),
   user: z.string().max(1024).nullish().describe("Echoed. The end user where `safety_identifier` is absent."),
   // Not served.
+  background_options: z
+    .object({
+      completion_window: notServed("background_options.completion_window", "soonest"),
+      continuation_id: notServed("background_options.continuation_id"),
+    })
+    .nullish(),
   prompt: notServed("prompt"),
   moderation: moderationField.nullish(),
   image: z.strictObject({ context_compression: notServed("image.context_compression", "auto", "disabled") }).nullish(),

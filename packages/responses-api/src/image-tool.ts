@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { refuse } from "./tool-fields.ts";
 
-/** The request's tool `image_generation` (openai 7.57 `Tool.ImageGeneration`), and the rules of its fields. */
+/** The request's tool `image_generation` (openai 7.59 `Tool.ImageGeneration`), and the rules of its fields. */
 
 export const IMAGE_FORMATS = ["png", "webp", "jpeg"] as const;
 export const IMAGE_BACKGROUNDS = ["transparent", "opaque", "auto"] as const;

@@ -2,7 +2,7 @@ import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import { once } from "./items/shapes.ts";
 
-/** `moderation` of a create, and the bodies of `/v1/moderations` (openai 7.57). */
+/** `moderation` of a create, and the bodies of `/v1/moderations` (openai 7.59). */
 
 const modelName = z.string().min(1).max(1_024);
 

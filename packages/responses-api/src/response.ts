@@ -10,7 +10,7 @@ import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { echoTool, normalChoice, tool } from "./tools.ts";
 
 /**
- * Makes the schemas of a response: OpenAI's, with the keys that the Open Responses schema requires (openai 7.57
+ * Makes the schemas of a response: OpenAI's, with the keys that the Open Responses schema requires (openai 7.59
  * `Response`; Open Responses 2026-04-24 `ResponseResource`). They describe, and give the types below.
  */
 export const responseSchemas = once(() => {

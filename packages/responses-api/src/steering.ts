@@ -5,7 +5,7 @@ import { isClientCall, type OutputItem } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { parse } from "./validation-errors.ts";
 
-/** Steering over a WebSocket (openai 7.57 `ResponseSteerEvent`): a user's message for a response in progress. */
+/** Steering over a WebSocket (openai 7.59 `ResponseSteerEvent`): a user's message for a response in progress. */
 
 /** Most messages of one event, and most parts of one message. */
 const MAX_MESSAGES = 128;

@@ -179,7 +179,7 @@ export class TurnResponse {
   }
 }
 
-/** `response.error` has fewer codes than HTTP errors (openai 7.57 `ResponseError.code`). */
+/** `response.error` has fewer codes than HTTP errors (openai 7.59 `ResponseError.code`). */
 function toResponseError(error: ApiError): { code: string; message: string } {
   const known = error.code === "rate_limit_exceeded" || error.code === "context_length_exceeded";
   return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };

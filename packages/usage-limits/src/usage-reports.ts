@@ -1,6 +1,6 @@
 import type { UsageKind, UsageRow } from "./usage.ts";
 
-/** Usage in the shapes of OpenAI's `GET /v1/organization/usage/…` (openai 7.57 `admin.organization.usage`); its projects are tenants. */
+/** Usage in the shapes of OpenAI's `GET /v1/organization/usage/…` (openai 7.59 `admin.organization.usage`); its projects are tenants. */
 
 export type UsageGroup = "project_id" | "api_key_id" | "model";
 

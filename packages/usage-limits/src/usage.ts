@@ -1,6 +1,6 @@
 /** Usage, by its kind, and its cost. */
 
-/** The kinds of usage, as OpenAI distinguishes them (openai 7.57 `admin.organization.usage`). */
+/** The kinds of usage, as OpenAI distinguishes them (openai 7.59 `admin.organization.usage`). */
 export const USAGE_KINDS = [
   ...["completions", "embeddings", "images", "moderations", "decisions"],
   ...["audio_transcriptions", "code_interpreter_sessions", "file_searches", "web_searches"],

@@ -13,7 +13,8 @@ const input = z
     ...(id != null && { id }),
     // Lists of OpenAI have it, requests may leave it out.
     ...(item.type !== "program" && { status: "completed" }),
-    ...item,
+    // Null is the same as absent, and lists of OpenAI have no null.
+    ...(Object.fromEntries(Object.entries(item).filter(([, value]) => value !== null)) as typeof item),
   }));
 
 const stored = once(() => z.looseObject({ type: z.enum(FOREIGN), id: z.string() }));

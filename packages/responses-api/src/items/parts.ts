@@ -34,7 +34,9 @@ const promptCacheBreakpoint = z
   .object({ mode: z.literal("explicit"), ttl: z.enum(["30m", "12h"]).nullish() })
   .nullish();
 
-export const inputText = given("input_text", { text, prompt_cache_breakpoint: promptCacheBreakpoint });
+export const inputText = given("input_text", { text, prompt_cache_breakpoint: promptCacheBreakpoint }).transform(
+  normal("type text prompt_cache_breakpoint"),
+);
 
 /** Checks that only one of the fields names the source of a file or an image. */
 function oneSource(part: object, fields: readonly string[], context: z.RefinementCtx): void {

@@ -8,7 +8,7 @@ import { isJsonObject } from "../json.ts";
 import { refuse } from "../tool-fields.ts";
 
 /**
- * The bodies of `POST /v1/decisions` (openai 7.57 `Decision`): questions about an input, answered with probabilities.
+ * The bodies of `POST /v1/decisions` (openai 7.59 `Decision`): questions about an input, answered with probabilities.
  */
 
 const MAX_QUESTIONS = 400;
@@ -129,7 +129,7 @@ function asText(part: unknown): unknown {
   return { type: "input_text", text: JSON.stringify(part.data) };
 }
 
-/** The answers, as openai 7.57 has them. */
+/** The answers, as openai 7.59 has them. */
 export const decisionObject = () => {
   const probability = z.number().min(0).max(1);
   const answered = { name: z.string().nullable() };

@@ -3,7 +3,7 @@ import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { z } from "zod";
 import { once } from "../items/shapes.ts";
 
-/** Webhook endpoints (openai 7.57 `WebhookEndpoint`), and their events. */
+/** Webhook endpoints (openai 7.59 `WebhookEndpoint`), and their events. */
 
 /**
  * The events of this server, each with the class of objects that sends it, by its binding (`announce` in the gateway checks

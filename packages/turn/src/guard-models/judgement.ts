@@ -1,6 +1,6 @@
 /** Judgements of texts, in OpenAI's categories and in the guard's own. */
 
-/** OpenAI's categories (openai 7.57 `Moderation.Categories`): results always have all of them. */
+/** OpenAI's categories (openai 7.59 `Moderation.Categories`): results always have all of them. */
 export const CATEGORIES = [
   ...["harassment", "harassment/threatening", "hate", "hate/threatening", "illicit", "illicit/violent"],
   ...["self-harm", "self-harm/instructions", "self-harm/intent", "sexual", "sexual/minors", "violence"],
