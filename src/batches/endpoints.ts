@@ -35,6 +35,10 @@ export async function createBatch(caller: BatchCaller, body: unknown): Promise<B
     const message = `This deployment does not serve ${endpoint}. Its operator can open it (PASSTHROUGH_ENDPOINTS).`;
     throw invalidRequest("endpoint", message, "invalid_value");
   }
+  if (endpoint === "/v1/moderations" && !config.guard) {
+    const message = "This deployment has no guard for /v1/moderations (GUARD_MODEL, GUARD_URL).";
+    throw invalidRequest("endpoint", message, "invalid_value");
+  }
   const { purpose, bytes } = await files.record(inputFile).catch((error: unknown) => {
     throw error instanceof ApiError ? new ApiError({ ...error.toFields(), param: "input_file_id" }) : error;
   });

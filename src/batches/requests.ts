@@ -6,6 +6,7 @@ import type { BatchEndpoint, BatchLine } from "@responses-edge/responses-api/pla
 import { responseBody } from "@responses-edge/turn/response";
 import { createResponse } from "../api/create-response.ts";
 import { toShownError } from "../api/faults.ts";
+import { moderate } from "../api/moderations.ts";
 import { passJson } from "../api/passthrough.ts";
 import type { Caller } from "../api/transport.ts";
 import type { PassthroughEndpoint } from "../config/index.ts";
@@ -26,16 +27,19 @@ const MAX_TRIES = 5;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
 
+/** Endpoints that this server answers itself. */
+type OwnEndpoint = "/v1/responses" | "/v1/moderations";
+
 /** vLLM's own endpoints, by the names with which a deployment opens them. */
-const PASSED: Readonly<Record<Exclude<BatchEndpoint, "/v1/responses">, PassthroughEndpoint>> = {
+const PASSED: Readonly<Record<Exclude<BatchEndpoint, OwnEndpoint>, PassthroughEndpoint>> = {
   "/v1/chat/completions": "chat/completions",
   "/v1/completions": "completions",
   "/v1/embeddings": "embeddings",
 };
 
-/** The model server's endpoint that a batch asks; undefined for responses. */
+/** The model server's endpoint that a batch asks; undefined for one that this server answers itself. */
 export function passedEndpoint(endpoint: BatchEndpoint): PassthroughEndpoint | undefined {
-  return endpoint === "/v1/responses" ? undefined : PASSED[endpoint];
+  return endpoint === "/v1/responses" || endpoint === "/v1/moderations" ? undefined : PASSED[endpoint];
 }
 
 export interface LineAnswer {
@@ -130,6 +134,7 @@ async function ask(caller: Caller, url: BatchEndpoint, body: BatchLine["body"], 
       throw invalidRequest(field, `'${field}' is not supported in a batch.`, "unsupported_parameter");
     }
   }
+  if (url === "/v1/moderations") return JSON.stringify(await moderate(caller, body));
   const passed = passedEndpoint(url);
   if (passed) {
     const answer = await passJson(caller, passed, body);

@@ -2,6 +2,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
 import type { ItemPage } from "../store/home/item-store.ts";
 import type { AppEnv } from "./app-env.ts";
+import { unservedApi } from "./unserved.ts";
 
 /** An answer of JSON text. */
 export function jsonText(context: Context, json: string): Response {
@@ -14,8 +15,14 @@ export function itemList(context: Context, { data, firstId, lastId, hasMore }: I
   return jsonText(context, `${rest.slice(0, -1)},"data":${data}}`);
 }
 
-/** The 404 of a path that no endpoint has. */
-export function unknownUrl(context: Context<AppEnv>): ApiError {
-  const message = `Unknown request URL: ${context.req.method} ${context.req.path}.`;
-  return new ApiError({ status: 404, message, code: "unknown_url" });
+/** The 404 of a path that no endpoint has, or one that the operator has not opened with the variable `openedBy`. */
+export function unknownUrl(context: Context<AppEnv>, openedBy?: string): ApiError {
+  const { method, path } = context.req;
+  const api = unservedApi(path);
+  const why = openedBy
+    ? ` The operator of this server can open it (${openedBy}).`
+    : api
+      ? ` OpenAI's ${api} API is not served by this server.`
+      : "";
+  return new ApiError({ status: 404, message: `Unknown request URL: ${method} ${path}.${why}`, code: "unknown_url" });
 }

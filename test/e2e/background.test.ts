@@ -308,8 +308,10 @@ describe("the history of a background response", () => {
   it("cannot be that of a running response", async () => {
     const { id } = await beginTalking(own("simulator?tps=50&words=1000"));
     const body = { model: "simulator", previous_response_id: id, input: "And then?" };
-    await expect(gateway.openai.responses.create(body)).rejects.toMatchObject({ status: 400 });
-    await expect(begin(body)).rejects.toMatchObject({ status: 400 });
+    const code = "previous_response_not_found";
+    const message = expect.stringContaining(`Previous response with id '${id}' is still in progress.`);
+    await expect(gateway.openai.responses.create(body)).rejects.toMatchObject({ status: 400, code, message });
+    await expect(begin(body)).rejects.toMatchObject({ status: 400, code, message });
     await cancel(id);
   });
 

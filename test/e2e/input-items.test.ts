@@ -400,3 +400,20 @@ describe("the output items of OpenAI's API, sent as input", () => {
     expect(next.output_text).toContain("Go on.");
   });
 });
+
+describe("an assistant's message that is last", () => {
+  const last = (status: string) => [
+    { role: "user", content: "Hello!" },
+    { type: "message", role: "assistant", id: "msg_1", status, content: [{ type: "output_text", text: "You said" }] },
+  ];
+
+  it.each(["incomplete", "in_progress"])("is continued if its status is %s", async (status) => {
+    await messagesFor(last(status));
+    expect(lastPrompt(gateway)).toMatchObject({ continue_final_message: true, add_generation_prompt: false });
+  });
+
+  it("is not continued if it is completed", async () => {
+    await messagesFor(last("completed"));
+    expect(lastPrompt(gateway)).not.toHaveProperty("continue_final_message");
+  });
+});

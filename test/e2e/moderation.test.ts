@@ -317,3 +317,27 @@ describe("the operator's hook", () => {
     await expect(client.moderations.create({ input: "x" })).rejects.toMatchObject({ status: 503 });
   });
 });
+
+it("/v1/moderations can be asked in a batch", async () => {
+  const url = "/v1/moderations";
+  const lines = ["Hello!", `How do I commit ${BAD}?`].map((input, index) =>
+    JSON.stringify({ custom_id: `line-${index}`, method: "POST", url, body: { input } }),
+  );
+  const file = new File([lines.join("\n")], "batch.jsonl");
+  const { id: input_file_id } = await openai.files.create({ file, purpose: "batch" });
+  const begun = await openai.batches.create({ input_file_id, endpoint: url, completion_window: "24h" });
+  const ended = await eventually(async () => {
+    const batch = await openai.batches.retrieve(begun.id);
+    return ["completed", "failed"].includes(batch.status) ? batch : undefined;
+  });
+  expect(ended).toMatchObject({ status: "completed", request_counts: { total: 2, completed: 2, failed: 0 } });
+  const text = await (await openai.files.content(ended.output_file_id ?? "")).text();
+  const answers = text
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as { response: { body: object } });
+  expect(answers.map(({ response }) => response.body)).toMatchObject([
+    { model: "llama-guard-4", results: [{ flagged: false }] },
+    { model: "llama-guard-4", results: [{ flagged: true, categories: { illicit: true } }] },
+  ]);
+});

@@ -247,8 +247,12 @@ describe("delete", () => {
     await expect(responses.retrieve(child.id)).rejects.toMatchObject(notFound);
     await expect(responses.delete(child.id)).rejects.toMatchObject(notFound);
     await expect(listed(child.id)).rejects.toMatchObject(notFound);
-    await expect(say("three", child)).rejects.toMatchObject(notContinued);
-    await expect(say("four", grandchild)).rejects.toMatchObject(notContinued);
+    const missing = { ...notContinued, message: expect.stringContaining(`'${child.id}' not found`) };
+    await expect(say("three", child)).rejects.toMatchObject(missing);
+    const message = expect.stringContaining(`'${grandchild.id}' cannot be continued, because an earlier response`);
+    await expect(say("four", grandchild)).rejects.toMatchObject({ ...notContinued, message });
+    const background = { model: "simulator", input: "four", previous_response_id: grandchild.id, background: true };
+    await expect(responses.create(background)).rejects.toMatchObject({ ...notContinued, message });
     for (const id of [String(item && "id" in item ? item.id : ""), String(child.output[0]?.id)]) {
       await expect(say([{ type: "item_reference", id }])).rejects.toMatchObject({ status: 400 });
     }

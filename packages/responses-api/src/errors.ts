@@ -94,9 +94,23 @@ export function responseNotFound(id: string): ApiError {
   return notFound("Response", id, "response_id");
 }
 
-/** The 400 of a `previous_response_id` that cannot be continued. */
-export function previousResponseNotFound(id: string): ApiError {
-  return notFound("Previous response", id, "previous_response_id", { status: 400 });
+/** Why a response that exists cannot be continued: it has not ended, or an earlier one that it continues was deleted. */
+export type Uncontinuable = "in_progress" | "incomplete_chain";
+
+const UNCONTINUABLE: Record<Uncontinuable, string> = {
+  in_progress: "is still in progress. It can be continued once it has ended.",
+  incomplete_chain: "cannot be continued, because an earlier response that it continues was deleted.",
+};
+
+/**
+ * The 400 of a `previous_response_id` that cannot be continued. Clients that send everything again after the code do so
+ * whatever the reason.
+ */
+export function previousResponseNotFound(id: string, why?: Uncontinuable): ApiError {
+  const missing = notFound("Previous response", id, "previous_response_id", { status: 400 });
+  if (why === undefined) return missing;
+  const message = `Previous response with id '${id.slice(0, SHOWN_ID_LENGTH)}' ${UNCONTINUABLE[why]}`;
+  return new ApiError({ ...missing.toFields(), message });
 }
 
 /** The 404 of a conversation. */

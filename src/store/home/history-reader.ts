@@ -1,4 +1,4 @@
-import { ApiError, previousResponseNotFound } from "@responses-edge/responses-api/errors";
+import { ApiError, previousResponseNotFound, type Uncontinuable } from "@responses-edge/responses-api/errors";
 import { MAX_HISTORY_LENGTH, MAX_READ_LENGTH } from "../objects/rpc.ts";
 import { concatArrays, EMPTY_HISTORY, type History, historyTooLong } from "./history.ts";
 import type { HomeRows } from "./home-rows.ts";
@@ -9,7 +9,7 @@ import type { RunSpec } from "./run-store.ts";
 /** The data that a new turn needs of its past: a history, and the items that it refers to, as JSON texts by id. */
 export type Snapshot =
   | { found: true; history: History; references: Record<string, string> }
-  | { found: false; missing: "previous" }
+  | { found: false; missing: "previous"; why?: Uncontinuable }
   | { found: false; missing: "item"; id: string }
   | { found: false; missing: "room" };
 
@@ -45,7 +45,10 @@ export function snapshot(rows: HomeRows, previous: string | null, references: re
     if (error instanceof ApiError) return { found: false, missing: "room" };
     throw error;
   }
-  if (history === undefined) return { found: false, missing: "previous" };
+  if (history === undefined) {
+    const why = previous === null ? undefined : whyUncontinuable(rows, previous);
+    return { found: false, missing: "previous", ...(why && { why }) };
+  }
   const found = itemsOf(rows, references, MAX_HISTORY_LENGTH - history.items.length - history.messages.length);
   if (found === undefined) return { found: false, missing: "room" };
   return snapshotOf(history, references, found);
@@ -67,8 +70,16 @@ export function historyOfRun(rows: HomeRows, spec: RunSpec): { history: History;
   }
   if (spec.parent === null) return { history: EMPTY_HISTORY, base: null };
   const history = responseHistory(rows, spec.parent);
-  if (history === undefined) throw previousResponseNotFound(spec.request.previous_response_id ?? "");
+  if (history === undefined) {
+    throw previousResponseNotFound(spec.request.previous_response_id ?? "", whyUncontinuable(rows, spec.parent));
+  }
   return { history, base: null };
+}
+
+/** Why a response without a history exists all the same; undefined if it does not. */
+function whyUncontinuable({ runs, turns }: HomeRows, previous: string): Uncontinuable | undefined {
+  if (runs.has(previous)) return "in_progress";
+  return turns.hasResponse(previous) ? "incomplete_chain" : undefined;
 }
 
 /**

@@ -201,7 +201,9 @@ export class HomeClient implements PastSource {
     for (const [index, snapshot] of snapshots.entries()) {
       if (!snapshot.found) {
         if (snapshot.missing === "item") throw itemNotFound(input, snapshot.id);
-        if (snapshot.missing === "previous") throw previousResponseNotFound(previous ? responseId(previous) : "");
+        if (snapshot.missing === "previous") {
+          throw previousResponseNotFound(previous ? responseId(previous) : "", snapshot.why);
+        }
         throw historyTooLong();
       }
       // The first home is that of `previous`, if there is one; the others give an empty history.

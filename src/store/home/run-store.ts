@@ -92,6 +92,11 @@ export class RunStore {
     return this.#tables.rows<{ turn: string }>("runs", oldestFirst).map(({ turn }) => turn);
   }
 
+  /** True if there is an unsettled run of a turn. */
+  has(turn: string): boolean {
+    return this.#tables.rows("runs", "SELECT 1 FROM runs WHERE turn = ? AND part = 0", turn).length > 0;
+  }
+
   /** Reads a run. Undefined if it is settled. */
   find(turn: string): NotedRun | undefined {
     const rows = this.#tables.rows<{ created_at: number; attempts: number; body: StoredCell }>(

@@ -4,10 +4,16 @@ import { MAX_ID_LENGTH } from "../ids.ts";
 import { once } from "../items/shapes.ts";
 import { expiresAfter } from "./files.ts";
 
-/** Batches (openai 7.57 `Batch`): many requests in a file of JSON lines, whose answers are in another one. */
+/** Batches (openai 7.59 `Batch`): many requests in a file of JSON lines, whose answers are in another one. */
 
 /** The endpoints whose requests a batch may have. */
-export const BATCH_ENDPOINTS = ["/v1/responses", "/v1/chat/completions", "/v1/embeddings", "/v1/completions"] as const;
+export const BATCH_ENDPOINTS = [
+  "/v1/responses",
+  "/v1/chat/completions",
+  "/v1/embeddings",
+  "/v1/completions",
+  "/v1/moderations",
+] as const;
 export type BatchEndpoint = (typeof BATCH_ENDPOINTS)[number];
 
 /** OpenAI's limits of an input file. */
