@@ -11,7 +11,7 @@ import { z } from "zod";
 import { configSchema } from "../cli/configuration/config-schema.ts";
 import { SERVE_SECTIONS } from "../cli/configuration/serve-settings.ts";
 import { root } from "../cli/serve/installation.ts";
-import { SECTIONS } from "../src/config/index.ts";
+import { OPERATORS_FIELDS, SECTIONS } from "../src/config/index.ts";
 import type { Section } from "../src/config/variable.ts";
 import { modelServerTable } from "./model-server-table.ts";
 
@@ -170,7 +170,7 @@ function fieldsPage(described: JsonSchema): string {
 are on purpose; [deviations.md](../deviations.md) lists them. Types in code font are components of \`GET /openapi.json\`.`,
     "A header `Idempotency-Key` makes create safe to repeat for 24 hours: the same request gets the same response, also while that is still being made.",
     `## OpenAI's fields\n\n${table(head, rows(false))}`,
-    "## vLLM's fields\n\nThey keep vLLM's names and meaning. `VLLM_EXTRA_FIELDS` names further ones.",
+    `## vLLM's fields\n\nThey keep vLLM's names and meaning. \`VLLM_EXTRA_FIELDS\` names further ones. Without it ${OPERATORS_FIELDS.map((field) => `\`${field}\``).join(", ")} are a 400, and others are unknown fields.`,
     table(head, rows(true)),
     `## Fields that are refused\n\nEach is a 400 \`unsupported_parameter\`.\n\n${table(["Field", "Error"], refusedFields(requestFields, described))}`,
   );

@@ -11,6 +11,7 @@ import {
   type TurnName,
 } from "@responses-edge/responses-api/ids";
 import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/registry";
+import { isJsonObject } from "@responses-edge/responses-api/json";
 import type { Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
 import type { z } from "zod";
@@ -18,7 +19,7 @@ import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/affinity
 import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
-import { type Config, VLLM_EXTRAS } from "../config/index.ts";
+import type { Config } from "../config/index.ts";
 import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
 import type { Identity } from "../contract/grants.ts";
 import { conversationAddress, knownTree, type NewTree, newTree } from "../store/home/home-client.ts";
@@ -28,7 +29,7 @@ import type { SaidTurn } from "../telemetry/content-log.ts";
 import { readInputFiles } from "./input-files.ts";
 import { type AdmissionKind, admit, checkShare } from "./limit-reservation.ts";
 import { checkModeration } from "./moderations.ts";
-import { allowedModel, checkCap, checkUnstored, notOpen, priorityOf } from "./policy.ts";
+import { allowedModel, checkCap, checkServersFields, checkUnstored, priorityOf } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -107,6 +108,7 @@ export async function acceptCreate(
   const body = await readCreateBody(sent, reading);
   const { input, isText, dropped } = body;
   if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);
+  if (isJsonObject(sent)) checkServersFields(config, (field) => sent[field] != null);
   const request = underPolicy(body.request, identity, config);
   if (request.moderation != null) checkModeration(request, config);
   const conversation =
@@ -183,11 +185,8 @@ export async function acceptCreate(
 function underPolicy(
   request: CreateRequest,
   { policy }: Identity,
-  { priorities, vllmExtras }: Pick<Config, "priorities" | "vllmExtras">,
+  { priorities }: Pick<Config, "priorities">,
 ): CreateRequest {
-  for (const field of VLLM_EXTRAS) {
-    if (request[field] != null && !vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
-  }
   const hasPriorities = Object.keys(priorities).length > 0;
   const priority = hasPriorities ? priorityOf(request, policy?.tier, priorities) : undefined;
   const prioritised = priority === undefined ? request : { ...request, priority };

@@ -8,13 +8,13 @@ import type { UsageKind } from "@responses-edge/usage-limits";
 import { tenantCacheSalt } from "../assembly/affinity.ts";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
-import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
+import type { PassthroughEndpoint } from "../config/index.ts";
 import type { EndUserFields } from "../store/limits/allowances.ts";
 import { admitPassed } from "./limit-reservation.ts";
 import { loggedAnswer } from "./passed-content.ts";
 import { checkImageFields, imageConfigFor, imageModel, imagesIn, isOfImages } from "./passed-images.ts";
 import { urlsIn } from "./passed-urls.ts";
-import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";
+import { allowedModel, checkCap, checkServersFields, priorityOf } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -30,13 +30,16 @@ const SALTED = new Set<PassthroughEndpoint>([
   "embeddings",
   "rerank",
   "score",
+  "classify",
+  "pooling",
+  "v2/rerank",
 ]);
 
 /** Endpoints whose streams report usage if `stream_options` asks for it. Streams of `messages` always do. */
 const ASKED_FOR_USAGE = new Set<PassthroughEndpoint>(["chat/completions", "completions"]);
 
 /** Endpoints that put each document to the model together with the query. */
-const PAIRING = new Set<PassthroughEndpoint>(["rerank", "score"]);
+const PAIRING = new Set<PassthroughEndpoint>(["rerank", "score", "v2/rerank"]);
 
 /** Endpoints that generate token by token, and the fields that limit them. This server sets the first one. */
 const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
@@ -56,13 +59,23 @@ const KINDS: Partial<Record<PassthroughEndpoint, UsageKind>> = {
   "images/edits": "images",
 };
 
-/** Endpoints that vLLM has at its root. They use no tokens. */
-export const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
+/** Endpoints that vLLM has at its root. */
+export const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set([
+  "tokenize",
+  "detokenize",
+  "classify",
+  "pooling",
+  "v2/rerank",
+]);
 
-/** Fields that reach beyond their request: to other requests, other hosts, or the internals of the server. */
-const OPERATORS_FIELDS = [
-  ...["chat_template", "ec_transfer_params", "media_io_kwargs", "prompt_embeds", "request_id", "session_id"],
-];
+/** Endpoints that ask no model, and so use no tokens. */
+const WITHOUT_MODEL: ReadonlySet<PassthroughEndpoint> = new Set([
+  "tokenize",
+  "detokenize",
+  "messages/count_tokens",
+  "chat/completions/render",
+  "responses/render",
+]);
 
 /** Fields of any version of vLLM, and of Anthropic's API, that constrain the output. */
 const FORMATS = [
@@ -87,7 +100,7 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   if (!isJsonObject(body)) throw invalidRequest(null, "The body must be a JSON object.", "invalid_type");
   const { config, tenant, signal } = caller;
   using scope = RequestScope.open<TokenCount>(caller);
-  checkFields(caller, (field) => body[field] != null);
+  checkServersFields(config, (field) => body[field] != null);
   if (isOfImages(name)) checkImageFields(caller, Object.entries(body), () => false);
   refuseLargeFormats(Object.fromEntries(FORMATS.map((field) => [field, body[field]])), []);
   await checkMediaUrls(urlsIn(body), config, signal);
@@ -205,7 +218,7 @@ export async function passForm(
   } catch {
     throw invalidRequest(null, "We could not read the body of your request as multipart/form-data.", "invalid_form");
   }
-  checkFields(caller, (field) => form.has(field));
+  checkServersFields(config, (field) => form.has(field));
   const isImages = isOfImages(name);
   if (isImages) checkImageFields(caller, form, (value) => typeof value !== "string");
   const model = modelOf(caller, form.get("model") ?? imageModel(caller, name), clientSession);
@@ -308,7 +321,8 @@ async function pass(
   const { tenant, waitUntil, observation, signal } = caller;
   const { input, hint, beginning, most, hidesUsage, units, endUser = {}, ...request } = passed;
   const createdAt = Date.now();
-  const takesNone = AT_ROOT.has(name);
+  const takesNone = WITHOUT_MODEL.has(name);
+  const isAtRoot = AT_ROOT.has(name);
   const asked = {
     model: passed.model ?? "unknown",
     kind: KINDS[name] ?? ("completions" as const),
@@ -318,10 +332,10 @@ async function pass(
   if (admission) scope.admit(admission);
   let answer: PassedAnswer;
   try {
-    const path = takesNone ? `//${name}` : `/${name}`;
+    const path = isAtRoot ? `//${name}` : `/${name}`;
     const affinity = { isRooted: false, hint, beginning };
     const config = imageConfigFor(caller, name, passed.model);
-    const endpoint = `POST ${takesNone ? "" : "/v1"}/${name}`;
+    const endpoint = `POST ${isAtRoot ? "" : "/v1"}/${name}`;
     const logged = { endpoint, model: passed.model, input, createdAt, hasText: name in OUTPUT_LIMITS };
     answer = loggedAnswer(caller, logged, await passOn({ ...request, path, tenant, affinity }, config, caller));
   } catch (error) {
@@ -356,16 +370,6 @@ async function pass(
 }
 
 const NO_TOKENS: TokenCount = { input: 0, cached: 0, output: 0 };
-
-/** Throws the 400 of a field that only the operator may open. */
-function checkFields({ config }: Caller, has: (field: string) => boolean): void {
-  for (const field of VLLM_EXTRAS) {
-    if (has(field) && !config.vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
-  }
-  for (const field of OPERATORS_FIELDS) {
-    if (has(field) && !config.vllmExtraFields.includes(field)) throw notOpen(field, "VLLM_EXTRA_FIELDS");
-  }
-}
 
 /**
  * The model's name at vLLM; undefined if the request names none. Telemetry gets both names. `session` identifies the requests

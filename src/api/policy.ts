@@ -1,6 +1,7 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { shortened } from "@responses-edge/responses-api/validation-errors";
+import { type Config, OPERATORS_FIELDS, VLLM_EXTRAS } from "../config/index.ts";
 import { hasModel, type Identity } from "../contract/grants.ts";
 import type { Caller } from "./transport.ts";
 
@@ -13,9 +14,23 @@ import type { Caller } from "./transport.ts";
  * The 400 of a field that only the operator can open to clients, with a variable. Such a field affects more than the
  * request's own sampling: the queue order of other tenants, other hosts, or the internals of templates and processors.
  */
-export function notOpen(field: string, variable: string): ApiError {
+function notOpen(field: string, variable: string): ApiError {
   const message = `'${field}' is not open to clients of this server. Its operator can open it (${variable}).`;
   return invalidRequest(field, message, "unsupported_parameter");
+}
+
+/**
+ * Throws the 400 of a field of the model server's own that only the operator may open, and has not. The rule is that of
+ * every endpoint that a model server is asked for. `has` tells whether a request has a field.
+ */
+export function checkServersFields(
+  { vllmExtras, vllmExtraFields }: Pick<Config, "vllmExtras" | "vllmExtraFields">,
+  has: (field: string) => boolean,
+): void {
+  for (const field of VLLM_EXTRAS) if (has(field) && !vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
+  for (const field of OPERATORS_FIELDS) {
+    if (has(field) && !vllmExtraFields.includes(field)) throw notOpen(field, "VLLM_EXTRA_FIELDS");
+  }
 }
 
 /** True if a key may use a model, by the name that clients use. */

@@ -23,7 +23,7 @@ import { webhookConfig, webhookGuard, webhookMistakes, webhooks } from "./webhoo
 export type { ContentLogConfig } from "./content-log.ts";
 export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
 export type { PassthroughEndpoint, VllmExtra } from "./models.ts";
-export { PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
+export { OPERATORS_FIELDS, PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
 export { ROLES, type Role } from "./roles.ts";
 export type { SignInConfig } from "./sign-in.ts";
 export type { AnalyticsDataset, OtlpTarget, TelemetryConfig } from "./telemetry.ts";

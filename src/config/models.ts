@@ -16,7 +16,16 @@ export const VLLM_EXTRAS = [
 ] as const;
 export type VllmExtra = (typeof VLLM_EXTRAS)[number];
 
-/** vLLM's own endpoints that may be opened to clients: their paths below `/v1/`, or below `/` for the last two. */
+/**
+ * vLLM's fields that reach beyond their request, and that this server does not check: to other requests, other hosts,
+ * or the internals of the server. Every endpoint refuses them, unless `VLLM_EXTRA_FIELDS` names them.
+ */
+export const OPERATORS_FIELDS = [
+  ...["chat_template", "ec_transfer_params", "media_io_kwargs", "mm_payload", "prompt_embeds", "request_id"],
+  ...["return_mm_kwargs", "session_id"],
+] as const;
+
+/** vLLM's own endpoints that may be opened to clients: their paths below `/v1/`, or below `/` for the last five. */
 export const PASSTHROUGH_ENDPOINTS = [
   "chat/completions",
   "completions",
@@ -28,8 +37,14 @@ export const PASSTHROUGH_ENDPOINTS = [
   "images/generations",
   "images/edits",
   "messages",
+  "messages/count_tokens",
+  "chat/completions/render",
+  "responses/render",
   "tokenize",
   "detokenize",
+  "classify",
+  "pooling",
+  "v2/rerank",
 ] as const;
 export type PassthroughEndpoint = (typeof PASSTHROUGH_ENDPOINTS)[number];
 

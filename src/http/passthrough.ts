@@ -18,16 +18,19 @@ function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer
 
 const SUMMARIES: Partial<Record<PassthroughEndpoint, string>> = {
   "chat/completions":
-    "vLLM's own, where `PASSTHROUGH_ENDPOINTS` opens it ([docs/model-servers.md](docs/model-servers.md#vllms-own-endpoints)), as are the next eleven",
+    "vLLM's own, where `PASSTHROUGH_ENDPOINTS` opens it ([docs/model-servers.md](docs/model-servers.md#vllms-own-endpoints)), as are the next seventeen",
   "images/generations": "an image server's own: draws ([docs/tools.md](docs/tools.md#images))",
   "images/edits": "an image server's own: changes images",
   messages: "vLLM's own: Anthropic's Messages",
+  "messages/count_tokens": "vLLM's own: the tokens of a request of Messages",
+  "chat/completions/render": "vLLM's own: the prompt of a request, as its model would read it",
+  "responses/render": "vLLM's own: the same of a request of vLLM's Responses",
 };
 
 const ANSWER = "PassedAnswer";
 
 export const passthrough = PASSTHROUGH_ENDPOINTS.map((name) => {
-  const words = name.split("/").map((word) => word.charAt(0).toUpperCase() + word.slice(1));
+  const words = name.split(/[/_]/).map((word) => word.charAt(0).toUpperCase() + word.slice(1));
   const isForm = name.startsWith("audio/") || name === "images/edits";
   return endpoint(`POST ${AT_ROOT.has(name) ? "" : "/v1"}/${name}`, {
     summary: SUMMARIES[name] ?? "vLLM's own",

@@ -324,6 +324,12 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "POST /v1/images/generations": () => [pass("/v1/images/generations", { prompt: "an owl" })],
   "POST /v1/images/edits": () => [passFile("/v1/images/edits", "image")],
   "POST /v1/messages": () => [pass("/v1/messages", { model: "any", max_tokens: 5, messages: [] })],
+  "POST /v1/messages/count_tokens": () => [pass("/v1/messages/count_tokens", { model: "any", messages: [] })],
+  "POST /v1/chat/completions/render": () => [pass("/v1/chat/completions/render", { model: "any", messages: [] })],
+  "POST /v1/responses/render": () => [pass("/v1/responses/render")],
+  "POST /classify": () => [pass("/classify")],
+  "POST /pooling": () => [pass("/pooling")],
+  "POST /v2/rerank": () => [pass("/v2/rerank")],
   "POST /tokenize": () => [pass("/tokenize")],
   "POST /detokenize": () => [pass("/detokenize")],
   "POST /v1/admin/keys": () => [

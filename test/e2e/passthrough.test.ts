@@ -5,6 +5,7 @@ import OpenAI, { toFile } from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { JsonObject } from "../../dev/simulator/json.ts";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
+import { OPERATORS_FIELDS, VLLM_EXTRAS } from "../../src/config/models.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { expectError } from "./expectations.ts";
 import { type Fleet, type Replica, startFleet } from "./fleet.ts";
@@ -21,8 +22,14 @@ const PATHS = [
   "/v1/audio/transcriptions",
   "/v1/audio/translations",
   "/v1/messages",
+  "/v1/messages/count_tokens",
+  "/v1/chat/completions/render",
+  "/v1/responses/render",
   "/tokenize",
   "/detokenize",
+  "/classify",
+  "/pooling",
+  "/v2/rerank",
 ];
 
 /** The hashes of the keys `key-of-a` and `key-of-b`. */
@@ -135,8 +142,7 @@ describe("a closed endpoint", () => {
     "/collective_rpc",
     "/server_info",
     "/pause",
-    "/v1/messages/count_tokens",
-    "/v1/chat/completions/render",
+    "/v1/completions/render",
     "/v1/embeddings/../load_lora_adapter",
     "/v1/embeddings%2f..%2f..%2fsleep",
     "//sleep",
@@ -216,7 +222,7 @@ describe("a request that is passed on", () => {
       await post(path, { model: "m", messages: [], cache_salt: salt }, { authorization: `Bearer ${key}` });
       return witness.takeJson().cache_salt;
     };
-    for (const path of PATHS.filter((each) => each.startsWith("/v1/") && !each.includes("/audio/"))) {
+    for (const path of PATHS.filter((each) => !/audio|render|token/.test(each))) {
       const own = await saltOf("key-of-a", path);
       expect(own).toMatch(/^[\w-]{43}$/);
       expect(await saltOf("key-of-a", path)).toBe(own);
@@ -237,11 +243,14 @@ describe("a request that is passed on", () => {
     }
   });
 
-  it.each(["priority", "kv_transfer_params", "chat_template", "media_io_kwargs", "request_id", "prompt_embeds"])(
-    "may not have %s, which is the operator's",
+  it.each([...VLLM_EXTRAS, ...OPERATORS_FIELDS])(
+    "may not have %s, which is the operator's; nor may a response",
     async (field) => {
-      const response = await post("/v1/chat/completions", { model: "m", [field]: "x" });
-      await expectError(response, { status: 400, code: "unsupported_parameter", param: field });
+      const value = field === "priority" ? 1 : {};
+      const refusal = { status: 400, code: "unsupported_parameter", param: field };
+      for (const path of ["/v1/chat/completions", "/v1/responses", "/v1/responses/input_tokens"]) {
+        await expectError(await post(path, { model: "m", input: "x", [field]: value }), refusal);
+      }
       const audio = form({ file: new Blob(["x"]), [field]: "x" });
       await expectError(await postForm("/v1/audio/transcriptions", audio), { status: 400, param: field });
       expect(witness.seen).toEqual([]);
