@@ -7,6 +7,7 @@ import type { BatchStatus } from "@responses-edge/responses-api/platform/batches
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Caller } from "../api/transport.ts";
 import { type Deaths, diedOf } from "../store/objects/deaths.ts";
+import { processState } from "../store/objects/process-state.ts";
 import { fileLimitsOf } from "../store/tenant/files/file-limits.ts";
 import type { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { type BatchRecord, type BatchTable, OVER } from "./batch-table.ts";
@@ -103,14 +104,22 @@ export class BatchJob {
     const asked = new Set<Promise<void>>();
     let isWhole = true;
     let fault: unknown;
+    // A process that ends waits for the turns that have begun, and not for those of the rest of a batch.
+    const isOver = () =>
+      Date.now() >= Math.min(end, expiry) || processState.isEnding || signal.aborted || fault !== undefined;
     try {
       for await (const { no, line } of await this.#lines()) {
         if (!line || table.hasAnswer(batch.id, no)) continue;
-        if (Date.now() >= Math.min(end, expiry) || signal.aborted || fault !== undefined) {
+        if (isOver()) {
           isWhole = false;
           break;
         }
         const release = await permit(signal);
+        if (isOver()) {
+          release();
+          isWhole = false;
+          break;
+        }
         const answering = this.#answer(no, line, end)
           .then((isAnswered) => {
             isWhole &&= isAnswered;

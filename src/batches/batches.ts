@@ -8,6 +8,7 @@ import { Deaths } from "../store/objects/deaths.ts";
 import { Outbox } from "../store/objects/outbox.ts";
 import { OwnedObject } from "../store/objects/owned-object.ts";
 import { pendingBatches } from "../store/objects/pending-work.ts";
+import { processState } from "../store/objects/process-state.ts";
 import { OBJECTS } from "../store/objects/registry.ts";
 import { Schema } from "../store/objects/schema.ts";
 import { announce, noticeOf } from "../store/tenant/webhooks/announcing.ts";
@@ -24,6 +25,9 @@ const WORK_MS = 120_000;
 
 /** Milliseconds after its beginning at which the work of a dead process is resumed. */
 const RESUMED_AFTER_MS = 30_000;
+
+/** Milliseconds after which the next process continues the batches of one that ends. */
+const NEXT_PROCESS_MS = 1_000;
 
 /** A batch as it is shown. */
 export interface ShownBatch extends BatchRecord {
@@ -70,7 +74,8 @@ export class Batches extends OwnedObject {
   }
 
   async get(id: string): Promise<ShownBatch | null> {
-    await this.#workSoon();
+    // A full disk takes no alarm, and does not keep anybody from reading.
+    await this.#workSoon().catch(() => {});
     const batch = this.#table.find(id);
     return batch && this.#shown(batch);
   }
@@ -130,7 +135,7 @@ export class Batches extends OwnedObject {
       for (;;) {
         // Batches that were created in the meantime are begun, too.
         for (const batch of this.#open()) {
-          if (under.has(batch.id) || Date.now() >= end) continue;
+          if (under.has(batch.id) || Date.now() >= end || processState.isEnding) continue;
           under.set(
             batch.id,
             this.#work(batch, end, analytics).finally(() => under.delete(batch.id)),
@@ -147,7 +152,8 @@ export class Batches extends OwnedObject {
       this.#deaths.end();
     }
     await this.#outbox.deliver();
-    const next = this.#open().length > 0 ? Date.now() : this.#outbox.nextDue();
+    const soon = Date.now() + (processState.isEnding ? NEXT_PROCESS_MS : 0);
+    const next = this.#open().length > 0 ? soon : this.#outbox.nextDue();
     if (next === null) await this.ctx.storage.deleteAlarm();
     else await this.ctx.storage.setAlarm(next);
   }

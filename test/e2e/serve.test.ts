@@ -5,6 +5,7 @@ import { createServer as createHttpsServer } from "node:https";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { connect } from "node:tls";
+import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import {
@@ -301,6 +302,40 @@ describe("its end", () => {
     expect(ended).toHaveLength(200);
     expect(await served.exited).toBe(0);
     expect(served.output()).toContain('"message":"Stopped."');
+  });
+
+  it("by SIGTERM waits for the lines of a batch that have begun, and begins no others; the next process does", async () => {
+    const variables = { ...least(), STOP_TIMEOUT_MS: "20000", BATCH_CONCURRENCY: "2" };
+    const served = await start(variables);
+    const openai = new OpenAI({ baseURL: `${served.url}/v1`, apiKey: "none" });
+    const lines = Array.from({ length: 6 }, (_, index) =>
+      JSON.stringify({
+        ...{ custom_id: `${index}`, method: "POST", url: "/v1/responses" },
+        body: { model: "simulator?fault=stall:20&words=100", input: `Line ${index}` },
+      }),
+    );
+    const file = new File([lines.join("\n")], "batch.jsonl");
+    const { id: input_file_id } = await openai.files.create({ file, purpose: "batch" });
+    const fields = { input_file_id, endpoint: "/v1/responses", completion_window: "24h" } as const;
+    const { id } = await openai.batches.create(fields);
+    const asked = () =>
+      vllm.simulator.requests.filter(({ body }) => JSON.stringify(body ?? null).includes("stall:20&words=100"));
+    await eventually(() => asked().length === 2);
+    served.child.kill("SIGTERM");
+    await eventually(
+      async () => (await fetch(`${served.url}/health`, { headers: { connection: "close" } })).status === 503,
+    );
+    for (const { release } of asked()) release();
+    expect(await served.exited).toBe(0);
+    expect(asked()).toHaveLength(2);
+    const next = await start({ ...variables, PORT: new URL(served.url).port });
+    await eventually(async () => {
+      for (const { release } of asked()) release();
+      return (await openai.batches.retrieve(id)).status === "completed";
+    });
+    expect(asked()).toHaveLength(6);
+    expect((await openai.batches.retrieve(id)).request_counts).toEqual({ total: 6, completed: 6, failed: 0 });
+    expect(await stop(next)).toBe(0);
   });
 
   it("cuts off requests that take longer than STOP_TIMEOUT_MS", async () => {
