@@ -383,6 +383,15 @@ describe("unsupported tools that clients always send", () => {
       tools: [search],
       tool_choice: { type: "web_search_preview" },
     });
-    await expect(forced).rejects.toMatchObject({ status: 400, param: "tool_choice", code: "unsupported_parameter" });
+    const refusal = { status: 400, param: "tool_choice", code: "unsupported_parameter" };
+    await expect(forced).rejects.toMatchObject(refusal);
+    const body = { model: CHAT, input: "Hello!", tools: [search, code], tool_choice: "required" as const };
+    await expect(create(body)).rejects.toMatchObject(refusal);
+    await expect(create({ ...body, background: true })).rejects.toMatchObject(refusal);
+    const empty: Tool = { type: "namespace", name: "empty", description: "", tools: [] };
+    await expect(create({ ...body, tools: [search, empty] })).rejects.toMatchObject({
+      ...{ status: 400, param: "tool_choice" },
+      message: expect.stringMatching(/'empty' has no tools/),
+    });
   });
 });
