@@ -1,6 +1,7 @@
 /**
- * Writes `dist/pdfjs.js`: unpdf's build of pdf.js, with a budget in the places that a hostile file can make run on. pdf.js has no bound of its own on what streams
- * expand to or on how long it reads, and it gives way by the clock, which stands still in a Worker. Any Node that wrangler runs on runs this.
+ * Writes `dist/pdfjs.js`: unpdf's build of pdf.js as a function that makes a reader of its own for each file, with a budget in the places that a hostile file can make
+ * run on. pdf.js has no bound of its own on what streams expand to or on how long it reads, and it gives way by the clock, which stands still in a Worker. Any Node
+ * that wrangler runs on runs this.
  */
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -11,7 +12,9 @@ const target = fileURLToPath(new URL("dist/pdfjs.js", import.meta.url));
  * `budget` is what is left for the file that is read: `src/pdf.ts` sets it. Once it has run out, the reader finds the end of the file wherever it reads on: it
  * passes over many errors and tries again.
  */
-const PREAMBLE = `export const budget = { bytes: 0, tokens: 0, giveWay: () => undefined };
+const BEGINNING = `import { Inflate } from "fflate";
+export function newReader() {
+const budget = { bytes: 0, tokens: 0, giveWay: () => undefined };
 const $spend = (bytes, tokens) => {
   budget.bytes -= bytes;
   budget.tokens -= tokens;
@@ -23,7 +26,30 @@ const $awaitedLater = (promise) => {
   return promise;
 };
 const $isSpent = () => --budget.tokens < 0 || budget.bytes < 0;
+const $inflated = async function* (bytes) {
+  let made = [];
+  const inflate = new Inflate((piece) => made.push(piece));
+  for (let at = 2; at < bytes.length; at += 4096) {
+    inflate.push(bytes.subarray(at, at + 4096));
+    for (const piece of made) {
+      $spend(piece.byteLength, 0);
+      yield piece;
+    }
+    made = [];
+    const slice = budget.giveWay();
+    if (slice) await slice;
+  }
+};
 `;
+
+/** What follows the code of pdf.js, in place of its exports. */
+const END = `
+return { budget, getDocument };
+}
+`;
+
+/** The end of unpdf's module: all that it exports. */
+const EXPORTS = /;export\{[^{}]*\};?\s*$/;
 
 /** Places in unpdf 1.8.1, each of which is there once. */
 const CHANGES = [
@@ -32,11 +58,13 @@ const CHANGES = [
     "for(;n<e;)n*=2;let r=new Uint8Array(n);return r.set(t),this.buffer=r}",
     "for(;n<e;)n*=2;$spend(n-t.byteLength,0);let r=new Uint8Array(n);return r.set(t),this.buffer=r}",
   ],
-  // The same, of the platform's own DEFLATE.
+  // DEFLATE, in pieces: the platform's own stream expands all that it gets before anybody reads. The two bytes before it are zlib's header.
   [
-    "let a=[],o=0;for await(let e of n)a.push(e),o+=e.byteLength;",
-    "let a=[],o=0;for await(let e of n)$spend(e.byteLength,0),a.push(e),o+=e.byteLength;",
+    "let{readable:n,writable:r}=new DecompressionStream(e),i=r.getWriter();await i.ready,i.write(t).then(async()=>{await i.ready,await i.close()}).catch(()=>{});let a=[],o=0;for await(let e of n)a.push(e)",
+    "if(e!==`deflate`)throw Error(e);let a=[],o=0;for await(let e of $inflated(t))a.push(e)",
   ],
+  // The other half of pdf.js, which it looks for where the reader of another file has put its own.
+  ["return globalThis.pdfjsWorker?.WorkerMessageHandler||null", "return WorkerMessageHandler"],
   // Every word of PDF syntax, also of content streams and character maps.
   [
     "getObj(){let e=!1,t=this.currentChar;for(;;){if(t<0)return te;",
@@ -58,7 +86,8 @@ export function buildPdfReader() {
     if (text.split(from).length !== 2) throw new Error(`unpdf has changed: ${from}`);
     return text.replace(from, () => to);
   }, source);
-  const text = PREAMBLE + changed;
+  if (!EXPORTS.test(changed)) throw new Error("unpdf has changed: its exports are not at its end.");
+  const text = BEGINNING + changed.replace(EXPORTS, () => ";") + END;
   if (text === written()) return;
   mkdirSync(fileURLToPath(new URL("dist", import.meta.url)), { recursive: true });
   // Another process may read it meanwhile.

@@ -4,7 +4,7 @@ import type { LongWork } from "@responses-edge/bounded-io/long-work";
 import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
 import type { TextPage } from "./text-page.ts";
 
-type PdfReader = typeof import("../dist/pdfjs.js");
+type PdfReader = ReturnType<typeof import("../dist/pdfjs.js")["newReader"]>;
 
 /** Reading a token of PDF syntax takes about a microsecond. */
 const UNITS_PER_TOKEN = 1;
@@ -16,30 +16,15 @@ const UNITS_PER_PAGE = 3_000;
 const UNITS_PER_BYTE = 0.01;
 
 /**
- * A file that holds the reader for this long without a step is abandoned: the platform has ended its request.
- * Milliseconds.
+ * Readers that have come to the end of their files: making one takes some milliseconds. One that is given up is not among
+ * them.
  */
-const MAX_STEP_MS = 60_000;
+const idle: PdfReader[] = [];
+const MAX_IDLE = 4;
 
-/** The interval of checks whether the reader is free. Milliseconds. */
-const POLL_MS = 2;
-
-/** The holder of the reader, by the time of its last step. */
-let reading: { at: number } | undefined;
-
-/**
- * One file at a time uses the reader, for one page: the budget belongs to the reader, not to the file. Each waits by
- * timers of its own: in workerd, the continuation of a promise that another object made would run as that object.
- */
-async function alone<Result>(read: () => Promise<Result>): Promise<Result> {
-  while (reading && Date.now() - reading.at < MAX_STEP_MS) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-  const own = { at: Date.now() };
-  reading = own;
-  try {
-    return await read();
-  } finally {
-    if (reading === own) reading = undefined;
-  }
+/** Loads pdf.js, at the first call. */
+export function loadPdfReader() {
+  return import("../dist/pdfjs.js");
 }
 
 /**
@@ -47,10 +32,11 @@ async function alone<Result>(read: () => Promise<Result>): Promise<Result> {
  * text at all.
  */
 export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: LongWork): AsyncGenerator<TextPage> {
-  const reader = await import("../dist/pdfjs.js");
+  const { newReader } = await loadPdfReader();
+  const reader = idle.pop() ?? newReader();
   const expanded = new Allowance(limits.maxExpandedBytes, "bytes when it is expanded");
   const text = new Allowance(limits.maxTextBytes, "bytes of text");
-  const bounded = <Result>(read: () => Promise<Result>) => alone(() => within(reader, limits, expanded, work, read));
+  const bounded = <Result>(read: () => Promise<Result>) => within(reader, limits, expanded, work, read);
   await work.spend(bytes.length * UNITS_PER_BYTE);
   // The reader detaches the bytes from their owner.
   const options = {
@@ -89,7 +75,8 @@ export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: Long
       );
     }
   } finally {
-    await alone(() => task.destroy());
+    await task.destroy();
+    if (idle.length < MAX_IDLE) idle.push(reader);
   }
 }
 
@@ -101,16 +88,19 @@ async function within<Result>(
   work: LongWork,
   read: () => Promise<Result>,
 ): Promise<Result> {
-  const bytes = expanded.left;
-  let tokens = limits.maxPageTokens;
-  budget.bytes = bytes;
-  budget.tokens = tokens;
-  budget.giveWay = () => {
-    const read = tokens - budget.tokens;
-    tokens = budget.tokens;
-    if (reading) reading.at = Date.now();
-    return work.spend(read * UNITS_PER_TOKEN);
+  const { left } = expanded;
+  const { maxPageTokens } = limits;
+  budget.bytes = left;
+  budget.tokens = maxPageTokens;
+  let spentUnits = 0;
+  /** Records the work since the last call. */
+  const spend = () => {
+    const units = (maxPageTokens - budget.tokens) * UNITS_PER_TOKEN + (left - budget.bytes) * UNITS_PER_BYTE;
+    const since = units - spentUnits;
+    spentUnits = units;
+    return work.spend(since);
   };
+  budget.giveWay = spend;
   let result: Result | undefined;
   let error: unknown;
   try {
@@ -118,11 +108,10 @@ async function within<Result>(
   } catch (thrown) {
     error = thrown;
   }
-  const spent = bytes - budget.bytes;
-  await work.spend((tokens - budget.tokens) * UNITS_PER_TOKEN + spent * UNITS_PER_BYTE);
+  await spend();
   // The reader passes over what it could not read of a page: what has run out tells.
   if (budget.tokens < 0) throw new UnreadableFile("too_large", "A page of the file takes too much work to read.");
-  expanded.take(spent);
+  expanded.take(left - budget.bytes);
   if (error instanceof UnreadableFile) throw error;
   if (error !== undefined || result === undefined) throw unreadable(error);
   return result;

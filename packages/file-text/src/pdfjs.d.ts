@@ -14,15 +14,21 @@ declare module "*/dist/pdfjs.js" {
     getPage(number: number): Promise<Page>;
   }
 
-  /** The rest of the present file's budget, and a function that its reader awaits now and then. */
-  export const budget: { bytes: number; tokens: number; giveWay: () => Promise<void> | undefined };
-
-  export function getDocument(options: {
+  interface Options {
     data: Uint8Array;
     disableFontFace: boolean;
     useSystemFonts: boolean;
     isEvalSupported: boolean;
     useWasm: boolean;
     verbosity: number;
-  }): { promise: Promise<PdfDocument>; destroy(): Promise<void> };
+  }
+
+  interface Reader {
+    /** The rest of the file's budget, and a function that the reader awaits now and then. */
+    readonly budget: { bytes: number; tokens: number; giveWay: () => Promise<void> | undefined };
+    getDocument(options: Options): { promise: Promise<PdfDocument>; destroy(): Promise<void> };
+  }
+
+  /** Makes the reader of one file: its state and its budget are no other file's. */
+  export function newReader(): Reader;
 }

@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { type TextLimits, type TextPage, textOf, UnreadableFile } from "@responses-edge/file-text";
 import fc from "fast-check";
 import { strToU8 } from "fflate";
@@ -234,6 +235,31 @@ describe("a PDF with misleading pages", () => {
     await refusal(pdfOf(["<< /Type /Catalog /Pages 2 0 R >>", nested]));
     await refusal(contentPdf(streamOf(strToU8(nested))));
   });
+});
+
+it("a PDF whose reading was given up keeps no other one waiting", async () => {
+  // As where a platform ends a request: the work that would go on never does.
+  const never = new (class extends LongWork {
+    override spend() {
+      return new Promise<void>(() => {});
+    }
+  })("left");
+  void Array.fromAsync(textOf(FINE, { filename: "a" }, {}, never));
+  expect(await read(FINE)).toEqual([{ page: 1, text: "fine" }]);
+}, 30_000);
+
+it("PDFs that are read at the same time have a budget each", async () => {
+  const limits = { maxPageTokens: 500 };
+  const pages = ["one", "two", "three", "four"];
+  const costly = contentPdf(streamOf(zlib(strToU8("q Q ".repeat(100_000))), "/Filter /FlateDecode"));
+  const [first, second, third] = await Promise.allSettled([
+    read(textPdf(pages), limits),
+    read(costly, limits),
+    read(textPdf(pages), limits),
+  ]);
+  const value = pages.map((text, index) => ({ page: index + 1, text }));
+  expect([first, third]).toEqual([1, 2].map(() => ({ status: "fulfilled", value })));
+  expect(second).toMatchObject({ status: "rejected", reason: { code: "too_large" } });
 });
 
 /** One file of each format, small enough to be read often. */
