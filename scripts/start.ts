@@ -17,6 +17,7 @@ import {
 } from "../cli/configuration/environment.ts";
 import { checkAddress } from "../cli/serve/addresses.ts";
 import { openDataFolder } from "../cli/serve/data-folder.ts";
+import { FileReading } from "../cli/serve/file-reading.ts";
 import { LEAST_FREE } from "../cli/serve/free-disk.ts";
 import { root } from "../cli/serve/installation.ts";
 import { EXIT, Refusal } from "../cli/serve/refusal.ts";
@@ -75,8 +76,9 @@ async function start(): Promise<void> {
   }
   const folder = await openDataFolder(process.env.STATE_DIRECTORY || DEFAULT_STATE);
   await checkAddress(HOST, port);
+  await using fileReading = await FileReading.start({ format: "text", say: console.log });
   const worker = await startWorker({
-    ...{ host: HOST, port, variables, environment: process.env, signal: stopping.signal },
+    ...{ host: HOST, port, variables, fileReading, environment: process.env, signal: stopping.signal },
     storage: folder.path,
     minFreeDisk: least || undefined,
     format: "text",

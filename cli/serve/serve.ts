@@ -12,6 +12,7 @@ import { takeCommands } from "../reload/reload.ts";
 import { installedFiles } from "../reload/replacement.ts";
 import { isLoopback, ownUrl } from "./addresses.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
+import { FileReading } from "./file-reading.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
@@ -63,8 +64,9 @@ export async function serve(environment: Environment): Promise<void> {
     await using listening = await listenOn(host, port, count);
     const { signal } = stopping;
     using discovery = new Discovery(() => void putInForce(file).then(tellDiscovered, () => {}));
+    await using fileReading = await FileReading.start({ format: logFormat, say });
     const discovered = { ...configuration, file: await discovery.expand(variables, file) };
-    await using workers = await Workers.start({ environment, folder, listening, say, signal }, discovered);
+    await using workers = await Workers.start({ environment, folder, listening, fileReading, say, signal }, discovered);
     /**
      * Applies the file's variables, with the present addresses of model servers. Gives the errors of the whole
      * configuration.

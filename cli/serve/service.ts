@@ -6,6 +6,7 @@ import { endWithClients, handOver, retire } from "../reload/hand-over.ts";
 import { installedReplacement, startWorker, version } from "../reload/replacement.ts";
 import { quarantine } from "../tools/alarm-lists.ts";
 import type { DataFolder } from "./data-folder.ts";
+import type { FileReadingSocket } from "./file-reading.ts";
 import type { Listening } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
@@ -23,6 +24,8 @@ export interface ServiceOptions {
   listening: Listening;
   /** Its share of the objects; undefined for an instance of a cluster. */
   share?: Share | undefined;
+  /** The way to the processes that read files. */
+  fileReading: FileReadingSocket;
   say(line: string): void;
   /** Aborted when this program is told to stop. */
   signal: AbortSignal;
@@ -221,10 +224,10 @@ export class Service {
 }
 
 function optionsOf(options: ServiceOptions, { settings, variables, file }: Configuration): WorkerOptions {
-  const { environment, folder, listening, say, signal, share } = options;
+  const { environment, folder, listening, fileReading, say, signal, share } = options;
   const { host, port, keyPair, minFreeDisk, stopTimeoutMs, logFormat, cluster } = settings;
   return {
-    ...{ host, port, keyPair, minFreeDisk, variables, file, environment, say, signal },
+    ...{ host, port, keyPair, minFreeDisk, variables, file, fileReading, environment, say, signal },
     listening: listening.ofWorkers[share?.worker ?? 0],
     storage: share?.storages[share.worker] ?? folder.path,
     share,

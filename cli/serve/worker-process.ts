@@ -13,13 +13,15 @@ import type { Environment } from "../configuration/environment.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import type { KeyPairFiles } from "./certificate.ts";
+import { endOf } from "./child-end.ts";
 import { watchDamage } from "./damage-watch.ts";
+import type { FileReadingSocket } from "./file-reading.ts";
 import { type Disk, diskShare, leastFree, measuresOf, watchDisk } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
 import { askLauncher, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
 import type { ListeningSockets } from "./listening.ts";
-import { followLines, type LogFormat, ownLine } from "./log-lines.ts";
+import { type LogFormat, ownLine } from "./log-lines.ts";
 import { openFileList, openFilesLimit } from "./open-files.ts";
 import { killWithUs } from "./orphan-guard.ts";
 import { makeProcessFolder } from "./process-folder.ts";
@@ -60,6 +62,8 @@ export interface WorkerOptions {
   share?: Share | undefined;
   /** Its settings, if it is an instance of a cluster. */
   cluster?: ClusterInstance | undefined;
+  /** The way to the processes that read files; undefined has it read them itself. */
+  fileReading?: FileReadingSocket | undefined;
   /** This program's environment, for `NODE_EXTRA_CA_CERTS` and other variables of the runtime. */
   environment: Environment;
   format: LogFormat;
@@ -114,11 +118,12 @@ const READY_TIMEOUT_MS = 60_000;
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
   const { host, keyPair, storage, minFreeDisk, cluster, environment, format, say, signal, listening } = options;
-  const { share, predecessorCloses, variables } = options;
+  const { share, predecessorCloses, variables, fileReading } = options;
   signal.throwIfAborted();
   const { path: directory, remove: removeFiles } = await makeProcessFolder();
   const bundled = madeBundle() ?? (await makeBundle(directory, signal));
   signal.throwIfAborted();
+  fileReading?.use(bundled);
   const extra = environment.NODE_EXTRA_CA_CERTS;
   const configFile = join(directory, "workerd.capnp");
   const launcherSocket = join(directory, LAUNCHER_SOCKET);
@@ -131,6 +136,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       folder: directory,
       bundle: bundled,
       takesOver: predecessorCloses !== undefined,
+      fileReading: fileReading?.path,
     },
     addresses: socketAddresses(host, listening?.port ?? options.port),
     variables: Object.keys(variables),
@@ -276,23 +282,6 @@ async function makeBundle(directory: string, signal: AbortSignal): Promise<strin
     return made;
   } finally {
     signal.removeEventListener("abort", kill);
-    process.off("exit", kill);
-    forget();
-  }
-}
-
-/** Gives a child's exit code when it has ended. The child is killed when this process ends, in any way. */
-async function endOf(child: ChildProcess, format: LogFormat, say: (line: string) => void): Promise<number | null> {
-  const forget = killWithUs({ pid: child.pid, group: false });
-  const kill = () => void child.kill("SIGKILL");
-  process.once("exit", kill);
-  const said = [child.stdout, child.stderr].map((output) => output && followLines(output, format, say));
-  try {
-    const [[code]] = await Promise.all([once(child, "exit") as Promise<[number | null]>, ...said]);
-    return code;
-  } catch (error) {
-    throw new Refusal(EXIT.failed, `workerd does not start: ${error instanceof Error ? error.message : error}.`);
-  } finally {
     process.off("exit", kill);
     forget();
   }

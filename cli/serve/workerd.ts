@@ -61,6 +61,8 @@ export interface WorkerdOptions {
   folder?: string | undefined;
   /** Its share if it is one of several workers. */
   share?: Share | undefined;
+  /** The Unix socket of `FileReading`; undefined has the Worker read files itself. */
+  fileReading?: string | undefined;
   /** True if it takes over the objects of another process: calls wait until it has. */
   takesOver?: boolean | undefined;
   /** The folder of the bundle; absolute. */
@@ -150,6 +152,10 @@ export function workerdConfig(options: WorkerdOptions): string {
     if (options.share) sockets.push(socket(SHARE_SOCKET, '(name = "main", entrypoint = "Share")', OBJECTS_HTTP));
   }
   if (options.share) addShare(options.share, folders, bindings);
+  if (options.fileReading !== undefined) {
+    folders.push(`(name = "file-reader", external = (address = "unix:${options.fileReading}", http = ())),`);
+    bindings.push('(name = "FILE_READER", service = "file-reader")');
+  }
   if (options.diskShare !== undefined) bindings.push(`(name = "DISK_SHARE", text = "${options.diskShare}")`);
   if (options.takesOver) bindings.push('(name = "TAKES_OVER", text = "true")');
   const addFolder = (binding: string, name: string, path: string, isWritable: boolean) => {
@@ -190,6 +196,31 @@ const worker :Workerd.Worker = (
 );
 `;
 }
+
+/**
+ * The configuration of a process that reads files (`cli/serve/reader-process.ts`): the same bundle, without objects,
+ * variables and a network. It listens on a Unix socket.
+ */
+export function readerConfig(bundle: string, socket: string): string {
+  const { date, flags } = compatibility();
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [(name = "main", worker = .worker), (name = "nowhere", network = (allow = []))],
+  sockets = [(name = "files", address = "unix:${socket}", http = (), service = (name = "main", entrypoint = "FileReader"))],
+  v8Flags = ${JSON.stringify(READER_FLAGS)},
+  logging = (structuredLogging = true),
+);
+const worker :Workerd.Worker = (
+  modules = [${modulesOf(bundle, bundle)}],
+  compatibilityDate = ${date},
+  compatibilityFlags = ${flags},
+  globalOutbound = "nowhere",
+);
+`;
+}
+
+/** V8's flags for it: values of JavaScript take a part of its memory, whose whole its launcher bounds. Megabytes. */
+const READER_FLAGS = ["--max-semi-space-size=4", "--max-old-space-size=640"] as const;
 
 /** The calls from a process to the workers; its own worker's are those to the process that takes its place. */
 function addShare({ worker: own, links, storages }: Share, services: string[], bindings: string[]): void {

@@ -1,10 +1,11 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
-import { type TextLimits, textOf, UnreadableFile } from "@responses-edge/file-text";
+import { type TextLimits, UnreadableFile } from "@responses-edge/file-text";
 import { imageFormatOf } from "@responses-edge/hosted-tools/image-generation";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { fileDataOf, type InputPart, isPlainText } from "@responses-edge/responses-api/items/parts";
 import { type InputItem, partsOf } from "@responses-edge/responses-api/items/registry";
 import { type FileBytes, fetchFile, tooLarge } from "../assembly/remote-file.ts";
+import { readText } from "../store/tenant/files/read-text.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -142,7 +143,8 @@ class FileReader {
     };
     const parts: string[] = [];
     try {
-      for await (const { page, text } of textOf(bytes, { filename, mimeType }, limits, this.#work)) {
+      const { tenant } = this.#caller;
+      for await (const { page, text } of readText({ bytes, about: { filename, mimeType }, tenant, limits })) {
         parts.push(page === null ? text : `[page ${page}]\n${text}\n`);
       }
     } catch (error) {

@@ -2,7 +2,7 @@ import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { DEFAULT_LIMITS, type TextLimits, UnreadableFile } from "./limits.ts";
 import { officeText } from "./office.ts";
 import { decodePage, PageText, tokenizeHtml } from "./page-text/index.ts";
-import { pdfText } from "./pdf.ts";
+import { loadPdfReader, pdfText } from "./pdf.ts";
 import { charsetOf, plainText } from "./plain.ts";
 import type { TextPage } from "./text-page.ts";
 
@@ -39,6 +39,20 @@ export async function* textOf(
   }
 }
 
+/** Bytes that any reader of text takes a few milliseconds for. */
+const SHORT_BYTES = 64 * 1024;
+
+/** Tells whether a file is a text, and so short that reading it takes a few milliseconds at most, whatever its content. */
+export function isShortText(bytes: Uint8Array): boolean {
+  return bytes.length <= SHORT_BYTES && !isPdf(bytes) && !isArchive(bytes);
+}
+
+/** Loads what reading the first PDF would load. */
+export async function warmUp(): Promise<void> {
+  const { newReader } = await loadPdfReader();
+  newReader();
+}
+
 async function* read(
   bytes: Uint8Array,
   about: AboutFile,
@@ -46,7 +60,7 @@ async function* read(
   work: LongWork,
 ): AsyncGenerator<TextPage> {
   if (isPdf(bytes)) yield* pdfText(bytes, limits, work);
-  else if (beginsWith(bytes, "PK\u0003\u0004")) yield* officeText(bytes, limits, work);
+  else if (isArchive(bytes)) yield* officeText(bytes, limits, work);
   else {
     refuseKnown(bytes);
     await work.spend(bytes.length * UNITS_PER_BYTE);
@@ -72,6 +86,10 @@ function isPdf(bytes: Uint8Array): boolean {
   const at = head.indexOf("%PDF-");
   // A text may speak of it.
   return at > 0 && head.slice(at).search(/%PDF-\d\.\d[\r\n]/) === 0 && !/[A-Za-z]{3}/.test(head.slice(0, at));
+}
+
+function isArchive(bytes: Uint8Array): boolean {
+  return beginsWith(bytes, "PK\u0003\u0004");
 }
 
 /** Formats that are recognised by their first bytes and not supported. */

@@ -1,7 +1,7 @@
-import { LongWork } from "@responses-edge/bounded-io/long-work";
-import { type TextPage, textOf, UnreadableFile } from "@responses-edge/file-text";
+import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
 import { fromCell, type StoredCell, toCells } from "../../objects/row-pieces.ts";
 import type { Schema } from "../../objects/schema.ts";
+import { readText } from "./read-text.ts";
 
 /** The result of reading a file's text: it is stored, or the file is unreadable. */
 export type TextOutcome = { ok: true } | { ok: false; code: UnreadableFile["code"]; message: string };
@@ -32,8 +32,7 @@ export class KeptText {
   }
 
   /**
-   * Makes the text from the bytes that `read` gives, in slices between which other work runs. A second caller waits for
-   * the same text.
+   * Makes the text from the bytes that `read` gives, as `readText` does. A second caller waits for the same text.
    */
   make(about: { filename: string; mimeType: string | null }, read: () => Promise<Uint8Array>): Promise<TextOutcome> {
     this.#making ??= this.#make(about, read).finally(() => {
@@ -79,7 +78,7 @@ export class KeptText {
     let seq = 0;
     try {
       const about = { filename, mimeType: mimeType ?? undefined };
-      for await (const { page, text } of textOf(bytes, about, {}, new LongWork(this.#tenant))) {
+      for await (const { page, text } of readText({ bytes, about, tenant: this.#tenant })) {
         for (const [index, cell] of toCells(text).entries()) {
           const insert = "INSERT INTO page (seq, number, begins, cell) VALUES (?, ?, ?, ?)";
           write(insert, seq, page, index === 0 ? 1 : 0, typeof cell === "string" ? cell : cell.slice().buffer);

@@ -1,0 +1,42 @@
+import { WorkerEntrypoint } from "cloudflare:workers";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
+import { textOf, UnreadableFile, warmUp } from "@responses-edge/file-text";
+import { FILE_HEADER, type FileToRead, fileOf, type TextLine } from "../contract/file-reading.ts";
+
+/**
+ * Reads files in a process that does nothing else (`cli/serve/file-reading.ts`), on a socket of its own. A GET is answered
+ * as soon as this thread is free. No other deployment exposes it.
+ */
+export class FileReader extends WorkerEntrypoint {
+  override async fetch(request: Request): Promise<Response> {
+    if (request.method !== "POST") {
+      await warmUp();
+      return new Response(null, { status: 204 });
+    }
+    const file = fileOf(request.headers.get(FILE_HEADER));
+    const lines = linesOfText(new Uint8Array(await request.arrayBuffer()), file);
+    const encoder = new TextEncoder();
+    const body = new ReadableStream<Uint8Array>(
+      {
+        async pull(controller) {
+          const { done, value } = await lines.next();
+          if (done) controller.close();
+          else controller.enqueue(encoder.encode(`${JSON.stringify(value)}\n`));
+        },
+        cancel: async () => void (await lines.return(undefined)),
+      },
+      { highWaterMark: 0 },
+    );
+    return new Response(body);
+  }
+}
+
+async function* linesOfText(bytes: Uint8Array, file: FileToRead): AsyncGenerator<TextLine> {
+  try {
+    yield* textOf(bytes, file, file.limits, new LongWork(file.tenant));
+    yield { end: true };
+  } catch (error) {
+    if (!(error instanceof UnreadableFile)) throw error;
+    yield { unreadable: { code: error.code, message: error.message } };
+  }
+}
