@@ -10,7 +10,7 @@ import { type Bound, refusalOf, untilBound } from "./reading-bounds.ts";
 import { ReadingTurns } from "./reading-turns.ts";
 
 /**
- * Has files read by processes of their own (docs/self-hosting.md#files-that-do-harm), one file in a process at a time: code of
+ * Has files read by processes of their own (docs/files.md#files-that-do-harm), one file in a process at a time: code of
  * others reads them, which a hostile file can keep busy for ever, or fill with memory. Such a file fails, and nothing else
  * does. Processes start with the first file, and end when none was read for a while. All workers, and those that take
  * their place, share them.

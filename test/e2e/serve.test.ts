@@ -391,16 +391,16 @@ describe("its end", () => {
     const served = await start(variables);
     served.child.kill("SIGKILL");
     await served.exited;
-    // One is its worker's, the other has the links by which workers find each other.
+    // One is its worker's, one has the links by which workers find each other, and one is for processes that read files.
     const left = () => readdirSync(variables.TMPDIR).filter((name) => name.startsWith("responses-edge-"));
-    expect(left()).toHaveLength(2);
+    expect(left()).toHaveLength(3);
     // Those of programs that run, of another data folder, stay.
     const other = await start({ ...least(), TMPDIR: variables.TMPDIR });
-    expect(left()).toHaveLength(2);
+    expect(left()).toHaveLength(3);
     const next = await eventually(() => start(variables).catch(() => undefined));
-    expect(left()).toHaveLength(4);
+    expect(left()).toHaveLength(6);
     expect(await stop(other)).toBe(0);
-    expect(left()).toHaveLength(2);
+    expect(left()).toHaveLength(3);
     expect(await stop(next)).toBe(0);
     expect(left()).toEqual([]);
   });

@@ -1,0 +1,56 @@
+import { describe, expect, it } from "vitest";
+import { passedBound, type Spent } from "../../cli/serve/reading-bounds.ts";
+import { ReadingTurns } from "../../cli/serve/reading-turns.ts";
+
+/** Which file is read next, and which one is not read on (`cli/serve/file-reading.ts`). */
+
+/** Asks for turns of tenants. `begun` has those that were given, in order. */
+function turnsOf(places: number, ...tenants: string[]) {
+  const turns = new ReadingTurns(places);
+  const begun: string[] = [];
+  const given = tenants.map(async (tenant, index) => {
+    const turn = await turns.next(tenant);
+    begun.push(`${tenant}${index}`);
+    return turn;
+  });
+  return { begun, end: async (index: number) => (await given[index])?.[Symbol.dispose]() };
+}
+
+const settle = () => new Promise((resolve) => setImmediate(resolve));
+
+describe("turns of reading files", () => {
+  it("are one at a time for each tenant", async () => {
+    const { begun, end } = turnsOf(4, "a", "a", "b");
+    await settle();
+    expect(begun).toEqual(["a0", "b2"]);
+    await end(0);
+    await settle();
+    expect(begun).toEqual(["a0", "b2", "a1"]);
+  });
+
+  it("are no more than there are places, and go to each tenant before one has a second", async () => {
+    const { begun, end } = turnsOf(1, "a", "a", "a", "b", "c");
+    for (const index of [0, 3, 4, 1]) {
+      await settle();
+      await end(index);
+    }
+    await settle();
+    expect(begun).toEqual(["a0", "b3", "c4", "a1", "a2"]);
+  });
+});
+
+const NOTHING: Spent = { ms: 0, cpuMs: 0, silentMs: 0, silentCpuMs: 0, memory: 0 };
+
+describe("the reading of a file", () => {
+  it.each<[what: string, spent: Partial<Spent>, bound: "time" | "memory" | undefined]>([
+    ["goes on while its process gives signs of life", { ms: 100_000, cpuMs: 100_000, silentCpuMs: 4_000 }, undefined],
+    ["goes on where a busy machine gives its process little", { ms: 50_000, silentMs: 50_000, cpuMs: 900 }, undefined],
+    ["ends without a sign of life, by what it has used", { silentMs: 5_001, silentCpuMs: 5_001 }, "time"],
+    ["ends without a sign of life, by the clock, where nothing tells what it uses", { silentMs: 60_001 }, "time"],
+    ["ends when all of it takes too long", { cpuMs: 120_001 }, "time"],
+    ["ends when all of it takes too long, by the clock", { ms: 600_001 }, "time"],
+    ["ends when it takes too much memory", { memory: 800 * 1024 * 1024 }, "memory"],
+  ])("%s", (_, spent, bound) => {
+    expect(passedBound({ ...NOTHING, ...spent })).toBe(bound);
+  });
+});
