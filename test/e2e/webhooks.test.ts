@@ -86,7 +86,7 @@ async function webhookOf(body: ResponseCreateParamsNonStreaming): Promise<Delive
 function undelivered(id: string) {
   const { webhooks } = gateway;
   const object = objectId("local", uniqueKeyOf("Webhooks"));
-  const sql = "SELECT attempts FROM delivery JOIN event ON id = event WHERE about = ? AND due IS NOT NULL";
+  const sql = "SELECT attempts, tried_at FROM delivery JOIN event ON id = event WHERE about = ? AND due IS NOT NULL";
   return webhooks.exec(object, sql, id);
 }
 
@@ -199,7 +199,9 @@ describe.concurrent("the webhook of a background run", () => {
   it("does not follow the endpoint to another address", async () => {
     const { id } = await openai.responses.create({ model: "simulator?ttft=300", input: "Hello!", background: true });
     endpoint.redirect.add(id);
-    await eventually(() => undelivered(id)[0]?.attempts === 1);
+    // The attempt has ended, and not only begun.
+    await eventually(() => undelivered(id)[0]?.tried_at);
+    expect(undelivered(id)).toMatchObject([{ attempts: 1 }]);
     expect(endpoint.of(id).map(({ path }) => path)).toEqual(["/hook"]);
   });
 });
