@@ -1,4 +1,4 @@
-import { runInDurableObject } from "cloudflare:test";
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
@@ -8,6 +8,8 @@ import type { ConversationTurns } from "../../src/store/home/conversation-turns.
 import { ReaderCount } from "../../src/store/home/event-reader.ts";
 import type { Home } from "../../src/store/home/home.ts";
 import type { RunHost } from "../../src/store/home/run-host.ts";
+import { takeCarried } from "../../src/store/objects/owned-object.ts";
+import { setOwnership } from "../../src/store/objects/ownership.ts";
 
 /** The part of a home that passes from one process to the next in memory. */
 
@@ -55,6 +57,24 @@ describe("a foreground turn's hold of its conversation", () => {
       lease: undefined,
       readers: { reader: 7 },
     });
+  });
+
+  it("is carried if the alarm of its home rings while the process closes its objects", async () => {
+    const stub = env.HOME.getByName(`tenant:${newTurnAddress().home}`) as DurableObjectStub<Home>;
+    await stub.createConversation("conv", "first", {}, "[]");
+    const lease = { ticket: "ticket", base: 0 };
+    await runInDurableObject(stub, async (home, { storage }) => {
+      await home.takeOver({ access: {}, lease, readers: {} });
+      await storage.setAlarm(Date.now() + 60_000);
+    });
+    takeCarried();
+    setOwnership("ending");
+    try {
+      await runDurableObjectAlarm(stub).catch(() => {});
+      expect(takeCarried()).toMatchObject([{ state: { lease } }]);
+    } finally {
+      setOwnership("owns");
+    }
   });
 
   it("ends with a repeated settlement, too", async () => {

@@ -73,8 +73,9 @@ export abstract class OwnedObject extends DurableObject<Env> {
 
   /** Runs the alarm once the object is here. */
   override async alarm(): Promise<void> {
-    // It rings again in 2 s. Its file must be closed before the next process starts.
-    if (isClosing() || !(await mayRing())) this.ctx.abort(HANDED_OVER);
+    // It rings again in 2 s. The object's file must be closed before the next process starts, and what is in memory is carried.
+    if (isClosing()) return this.close();
+    if (!(await mayRing())) this.ctx.abort(HANDED_OVER);
     await this.ring();
   }
 
