@@ -11,7 +11,6 @@ import {
   type TurnName,
 } from "@responses-edge/responses-api/ids";
 import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/registry";
-import { isJsonObject } from "@responses-edge/responses-api/json";
 import type { Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
 import type { z } from "zod";
@@ -108,7 +107,8 @@ export async function acceptCreate(
   const body = await readCreateBody(sent, reading);
   const { input, isText, dropped } = body;
   if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);
-  if (isJsonObject(sent)) checkServersFields(config, (field) => sent[field] != null);
+  // An object: its fields were read.
+  checkServersFields(config, sent as Readonly<Record<string, unknown>>);
   const request = underPolicy(body.request, identity, config);
   if (request.moderation != null) checkModeration(request, config);
   const conversation =

@@ -100,7 +100,7 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   if (!isJsonObject(body)) throw invalidRequest(null, "The body must be a JSON object.", "invalid_type");
   const { config, tenant, signal } = caller;
   using scope = RequestScope.open<TokenCount>(caller);
-  checkServersFields(config, (field) => body[field] != null);
+  checkServersFields(config, body);
   if (isOfImages(name)) checkImageFields(caller, Object.entries(body), () => false);
   refuseLargeFormats(Object.fromEntries(FORMATS.map((field) => [field, body[field]])), []);
   await checkMediaUrls(urlsIn(body), config, signal);
@@ -218,7 +218,7 @@ export async function passForm(
   } catch {
     throw invalidRequest(null, "We could not read the body of your request as multipart/form-data.", "invalid_form");
   }
-  checkServersFields(config, (field) => form.has(field));
+  checkServersFields(config, Object.fromEntries(form));
   const isImages = isOfImages(name);
   if (isImages) checkImageFields(caller, form, (value) => typeof value !== "string");
   const model = modelOf(caller, form.get("model") ?? imageModel(caller, name), clientSession);

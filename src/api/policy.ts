@@ -21,15 +21,17 @@ function notOpen(field: string, variable: string): ApiError {
 
 /**
  * Throws the 400 of a field of the model server's own that only the operator may open, and has not. The rule is that of
- * every endpoint that a model server is asked for. `has` tells whether a request has a field.
+ * every endpoint that a model server is asked for. `given`: the fields of the request, as it was sent.
  */
 export function checkServersFields(
   { vllmExtras, vllmExtraFields }: Pick<Config, "vllmExtras" | "vllmExtraFields">,
-  has: (field: string) => boolean,
+  given: Readonly<Record<string, unknown>>,
 ): void {
-  for (const field of VLLM_EXTRAS) if (has(field) && !vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
+  for (const field of VLLM_EXTRAS) {
+    if (given[field] != null && !vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
+  }
   for (const field of OPERATORS_FIELDS) {
-    if (has(field) && !vllmExtraFields.includes(field)) throw notOpen(field, "VLLM_EXTRA_FIELDS");
+    if (given[field] != null && !vllmExtraFields.includes(field)) throw notOpen(field, "VLLM_EXTRA_FIELDS");
   }
 }
 

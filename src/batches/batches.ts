@@ -44,7 +44,7 @@ export class Batches extends OwnedObject {
   readonly #table: BatchTable;
   /** The ends of batches, to the tenant's webhooks. */
   readonly #outbox: Outbox<{ webhook: WebhookNotice }>;
-  readonly #deaths: Deaths;
+  protected override readonly deaths: Deaths;
   readonly #jobs = new Map<string, BatchJob>();
   #working: Promise<void> | undefined;
   #active = 0;
@@ -54,7 +54,7 @@ export class Batches extends OwnedObject {
     super(state, env, "BATCHES");
     this.#schema = new Schema(state.storage, BATCH_TABLES, OBJECTS.BATCHES.migrations);
     this.#table = new BatchTable(this.#schema);
-    this.deaths = this.#deaths = new Deaths(this.#schema);
+    this.deaths = new Deaths(this.#schema);
     this.#outbox = new Outbox({
       sql: this.#schema,
       deliver: { webhook: (notice) => announce(this.env, state.id.name ?? "", notice) },
@@ -126,7 +126,7 @@ export class Batches extends OwnedObject {
       () => void this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS),
       RESUMED_AFTER_MS / 2,
     );
-    this.#change(() => this.#deaths.begin(loadConfig(this.env).batches.concurrency, (limit) => this.#first(limit)));
+    this.#change(() => this.deaths.begin(loadConfig(this.env).batches.concurrency, (limit) => this.#first(limit)));
     await this.ctx.storage.sync();
     const { analytics: dataset } = loadConfig(this.env).telemetry ?? {};
     const analytics = dataset && new AnalyticsWriter(dataset);
@@ -149,7 +149,7 @@ export class Batches extends OwnedObject {
     } finally {
       clearInterval(renewing);
       analytics?.end();
-      this.#deaths.end();
+      this.deaths.end();
     }
     await this.#outbox.deliver();
     const soon = Date.now() + (processState.isEnding ? NEXT_PROCESS_MS : 0);
@@ -178,7 +178,7 @@ export class Batches extends OwnedObject {
         table: this.#table,
         callerOf: (of, length, signal) => this.#callerOf(of, length, signal),
         permit: (signal) => this.#permit(signal),
-        deaths: this.#deaths,
+        deaths: this.deaths,
         analytics,
         change: (body) => this.#change(body),
         noteEnd: ({ id, status, at }) => {
@@ -213,7 +213,7 @@ export class Batches extends OwnedObject {
   /** Waits for a permit among the requests of all batches. Gives the function that returns it. */
   async #permit(signal: AbortSignal): Promise<() => void> {
     const { concurrency } = loadConfig(this.env).batches;
-    while (this.#active >= (this.#deaths.isAlone ? 1 : concurrency)) {
+    while (this.#active >= (this.deaths.isAlone ? 1 : concurrency)) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
       if (!signal.aborted) continue;
       // Passes the permit on.

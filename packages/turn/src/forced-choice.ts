@@ -2,15 +2,14 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import { hostedKey } from "@responses-edge/responses-api/tool-names";
-import { chosenTools, mustCall, type Tool, type ToolChoice } from "@responses-edge/responses-api/tools";
+import { chosenTools, type Tool, type ToolChoice } from "@responses-edge/responses-api/tools";
 import type { Engine, Prompt } from "./contract/engine.ts";
 import type { ToolSession } from "./contract/tool-session.ts";
 
 /** Choices that force a call (`tool_choice`) where the model has nothing to call. No model can fulfil such a request. */
 
 /**
- * The error of a prompt whose choice forces a call while it offers the model none; undefined if the model may call one,
- * or need not. `output` is that of the turn so far. The error is OpenAI's 424 if an MCP server could not be listed, a
+ * The error of a prompt, whose choice forces a call, if it offers the model none; undefined if the model may call one. `output` is that of the turn so far. The error is OpenAI's 424 if an MCP server could not be listed, a
  * 400 naming `tool_choice` and the reasons if its tools offer nothing, and a 504 if the turn may call no more tools.
  */
 export function unfulfillable(
@@ -20,7 +19,7 @@ export function unfulfillable(
 ): ApiError | undefined {
   const { request } = prompt;
   const { tool_choice: choice } = request;
-  if (!mustCall(choice) || engine.mayCall(prompt)) return undefined;
+  if (engine.mayCall(prompt)) return undefined;
   const tools = forcedTools(request, choice);
   const unlisted = unlistedIn(output);
   for (const tool of tools) {

@@ -3,6 +3,7 @@ import { traceparent } from "@responses-edge/otlp";
 import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/responses-api/errors";
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
+import { mustCall } from "@responses-edge/responses-api/tools";
 import { Compaction, type DueCompaction } from "./compaction.ts";
 import type { Prompt, RawMessage } from "./contract/engine.ts";
 import { beginToolCall, endToolCall, NO_TOKENS, tokensOf } from "./contract/measurements.ts";
@@ -253,7 +254,7 @@ export class Turn {
       this.#prompt.change({ pluginTools: calls.isOffered ? session.pluginTools : undefined });
     }
     const beginsRound = step.kind === "generate" || (step.kind === "compact" && this.#facts.compaction === "managed");
-    if (!beginsRound) return step;
+    if (!beginsRound || !mustCall(this.#prompt.current.request.tool_choice)) return step;
     const fault = unfulfillable(this.#prompt.current, model.engine, { session, output: state.output });
     return fault ? { kind: "end", outcome: failed(fault) } : step;
   }

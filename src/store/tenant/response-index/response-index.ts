@@ -146,14 +146,14 @@ export class ResponseIndex extends OwnedObject {
   }
 
   #put({ id, createdAt, status, body, tags, text }: IndexEntry): void {
-    const insert = "INSERT OR IGNORE INTO response (no, id, status, body) VALUES (?, ?, ?, ?)";
+    const row = "INTO response (no, id, status, body) VALUES (?, ?, ?, ?)";
     let no = createdAt * PER_MS;
     // Most often the response is new, and the first of its millisecond.
-    if (this.#schema.write(insert, no, id, status, body) === 0) {
+    if (this.#schema.write(`INSERT OR IGNORE ${row}`, no, id, status, body) === 0) {
       const known = this.#rowOf(id);
       this.#delete(known?.no);
       no = known?.no ?? this.#newNumber(createdAt);
-      this.#schema.write(insert, no, id, status, body);
+      this.#schema.write(`INSERT ${row}`, no, id, status, body);
     }
     const words = "INSERT INTO words (rowid, tags, text) VALUES (?, ?, ?)";
     this.#schema.write(words, no, tags.join(" "), indexedText(text));
