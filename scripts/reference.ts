@@ -11,7 +11,8 @@ import { z } from "zod";
 import { configSchema } from "../cli/configuration/config-schema.ts";
 import { SERVE_SECTIONS } from "../cli/configuration/serve-settings.ts";
 import { root } from "../cli/serve/installation.ts";
-import { OPERATORS_FIELDS, SECTIONS } from "../src/config/index.ts";
+import { SECTIONS } from "../src/config/index.ts";
+import { OPERATORS_FIELDS } from "../src/config/models.ts";
 import type { Section } from "../src/config/variable.ts";
 import { modelServerTable } from "./model-server-table.ts";
 

@@ -28,7 +28,7 @@ import type { SaidTurn } from "../telemetry/content-log.ts";
 import { readInputFiles } from "./input-files.ts";
 import { type AdmissionKind, admit, checkShare } from "./limit-reservation.ts";
 import { checkModeration } from "./moderations.ts";
-import { allowedModel, checkCap, checkServersFields, checkUnstored, priorityOf } from "./policy.ts";
+import { allowedModel, checkCap, checkUnstored, notOpen, priorityOf } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -108,7 +108,8 @@ export async function acceptCreate(
   const { input, isText, dropped } = body;
   if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);
   // An object: its fields were read.
-  checkServersFields(config, sent as Readonly<Record<string, unknown>>);
+  const given = sent as Readonly<Record<string, unknown>>;
+  for (const [field, variable] of config.closedFields) if (given[field] != null) throw notOpen(field, variable);
   const request = underPolicy(body.request, identity, config);
   if (request.moderation != null) checkModeration(request, config);
   const conversation =

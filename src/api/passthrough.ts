@@ -14,7 +14,7 @@ import { admitPassed } from "./limit-reservation.ts";
 import { loggedAnswer } from "./passed-content.ts";
 import { checkImageFields, imageConfigFor, imageModel, imagesIn, isOfImages } from "./passed-images.ts";
 import { urlsIn } from "./passed-urls.ts";
-import { allowedModel, checkCap, checkServersFields, priorityOf } from "./policy.ts";
+import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -100,7 +100,7 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   if (!isJsonObject(body)) throw invalidRequest(null, "The body must be a JSON object.", "invalid_type");
   const { config, tenant, signal } = caller;
   using scope = RequestScope.open<TokenCount>(caller);
-  checkServersFields(config, body);
+  for (const [field, variable] of config.closedFields) if (body[field] != null) throw notOpen(field, variable);
   if (isOfImages(name)) checkImageFields(caller, Object.entries(body), () => false);
   refuseLargeFormats(Object.fromEntries(FORMATS.map((field) => [field, body[field]])), []);
   await checkMediaUrls(urlsIn(body), config, signal);
@@ -218,7 +218,7 @@ export async function passForm(
   } catch {
     throw invalidRequest(null, "We could not read the body of your request as multipart/form-data.", "invalid_form");
   }
-  checkServersFields(config, Object.fromEntries(form));
+  for (const [field, variable] of config.closedFields) if (form.has(field)) throw notOpen(field, variable);
   const isImages = isOfImages(name);
   if (isImages) checkImageFields(caller, form, (value) => typeof value !== "string");
   const model = modelOf(caller, form.get("model") ?? imageModel(caller, name), clientSession);

@@ -7,7 +7,7 @@ import { guard, guardConfig, guardMistakes } from "./guard.ts";
 import { imageConfig, images } from "./images.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
 import { type Overrides, withFile, withOverrides } from "./layers.ts";
-import { harmony, models, VLLM_EXTRAS } from "./models.ts";
+import { closedFields, harmony, models, VLLM_EXTRAS } from "./models.ts";
 import { type Fetch, operatorNetwork, type PrivateNetwork } from "./network.ts";
 import { routesOf } from "./routes.ts";
 import { servers } from "./servers.ts";
@@ -23,7 +23,7 @@ import { webhookConfig, webhookGuard, webhookMistakes, webhooks } from "./webhoo
 export type { ContentLogConfig } from "./content-log.ts";
 export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
 export type { PassthroughEndpoint, VllmExtra } from "./models.ts";
-export { OPERATORS_FIELDS, PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
+export { closedFields, PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
 export { ROLES, type Role } from "./roles.ts";
 export type { SignInConfig } from "./sign-in.ts";
 export type { AnalyticsDataset, OtlpTarget, TelemetryConfig } from "./telemetry.ts";
@@ -256,7 +256,9 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
   const { baseUrl, apiKey, transport, upstreams, upstreamSecrets, dialect, ...timing } = values.servers;
   const { apiKeys, allowAnonymous, encryptionKeys, ...keys } = values.keys;
   const { logIntervalMs, unreadLogIntervalMs, ...kept } = values.store;
-  const { routes, modelAliases, modelFallbacks, ...models } = values.models;
+  const { routes, modelAliases, modelFallbacks, vllmExtras, ...models } = values.models;
+  // A server without keys serves only programs of this machine, which may send all of them.
+  const extras = vllmExtras ?? (wantsKeys(values) ? [] : VLLM_EXTRAS);
   const network = operatorNetwork(env);
   return {
     /** At least one; most deployments have exactly one. */
@@ -267,8 +269,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     ...models,
     /** By the names that clients use. */
     routes: routesOf({ routes, modelAliases, modelFallbacks }),
-    /** A server without keys serves only programs of this machine, which may send all of them. */
-    vllmExtras: models.vllmExtras ?? new Set(wantsKeys(values) ? [] : VLLM_EXTRAS),
+    closedFields: closedFields(extras, models.vllmExtraFields),
     harmony: values.harmony,
     tools: toolConfig(values.tools, network, imageConfig(values.images, values.servers, network, modelAliases)),
     dropsUnknownTools: values.tools.dropsUnknownTools,

@@ -25,6 +25,17 @@ export const OPERATORS_FIELDS = [
   ...["return_mm_kwargs", "session_id"],
 ] as const;
 
+/** The fields that are closed to clients, with the variable by which the operator opens them. */
+export function closedFields(
+  extras: ReadonlySet<string> | readonly string[],
+  extraFields: readonly string[],
+): ReadonlyMap<string, string> {
+  const open = new Set([...extras, ...extraFields]);
+  const closed = (fields: readonly string[], variable: string) =>
+    fields.filter((field) => !open.has(field)).map((field): [string, string] => [field, variable]);
+  return new Map([...closed(VLLM_EXTRAS, "VLLM_EXTRAS"), ...closed(OPERATORS_FIELDS, "VLLM_EXTRA_FIELDS")]);
+}
+
 /** vLLM's own endpoints that may be opened to clients: their paths below `/v1/`, or below `/` for the last five. */
 export const PASSTHROUGH_ENDPOINTS = [
   "chat/completions",

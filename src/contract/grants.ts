@@ -2,7 +2,7 @@ import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "@responses-edge/responses-api/hosted-tools";
 import { BUDGET_WINDOWS, type CountedLimits, endUserLimits, STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
-import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
+import { type Config, closedFields, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 
 /** The limits and permissions of a key or a tenant: plain data, the same in the admin API and in storage. */
 
@@ -186,7 +186,7 @@ export function restrictedConfig(config: Config, policy: Policy): Config {
       }),
     },
     routes: new Map(routes),
-    ...(vllmExtras && { vllmExtras: new Set(vllmExtras) }),
+    ...(vllmExtras && { closedFields: closedFields(vllmExtras, config.vllmExtraFields) }),
   };
   restrictedConfigs.set(policy, { of: config, config: made });
   return made;

@@ -319,30 +319,24 @@ export interface NewTree extends TreeAddress {
 }
 
 /**
- * Draws an address for a new tree of a tenant, and another one with each call; the last one counts. A home takes `treesPerHome`
- * trees, whose names follow each other: SQLite adds their rows at the end, where it seldom has to split a page. The first call reserves
- * the address, so that a caller which waits before it takes none from others.
+ * Reserves an address for a new tree of a tenant, and gives the function that draws it, and another one with each call; the last one
+ * counts. A home takes `treesPerHome` trees, whose names follow each other: SQLite adds their rows at the end, where it seldom has to
+ * split a page. A caller that waits before it draws takes none from others.
  */
 export function newTree(tenant: string, treesPerHome: number): () => NewTree {
   if (treesPerHome === 1) return () => ({ home: homeHere(tenant), tree: "", isFirst: true });
-  let reserved: { home: OpenHome; isFirst: boolean } | undefined;
-  return () => {
-    reserved ??= reserveTree(tenant, treesPerHome);
-    const { home, isFirst } = reserved;
-    const tree = treeName(home.names);
-    home.names += 1;
-    return { home: home.key, tree, isFirst };
-  };
-}
-
-function reserveTree(tenant: string, treesPerHome: number): { home: OpenHome; isFirst: boolean } {
   const now = Date.now();
   const known = openToTrees.get(tenant);
   // A caller may draw many names.
   const mayTake = known && known.trees < treesPerHome && known.names < TREE_NAMES / 2 && now - known.since < OPEN_MS;
   const home = mayTake ? known : openHome(tenant, now);
   home.trees += 1;
-  return { home, isFirst: home.trees === 1 };
+  const isFirst = home.trees === 1;
+  return () => {
+    const tree = treeName(home.names);
+    home.names += 1;
+    return { home: home.key, tree, isFirst };
+  };
 }
 
 /** Draws the key of a home that runs in this process. */

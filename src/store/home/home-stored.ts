@@ -31,8 +31,9 @@ export class HomeStored {
   readonly #who: { tenant: string; home: string };
   readonly #env: Env;
   readonly #isEmpty: () => boolean;
-  /** The changes of the stored amounts that this instance knows, and those of which the quota knows. */
-  #changes = 1;
+  /** Counts the changes of the stored amounts. Whoever may have changed them adds one. */
+  changes = 1;
+  /** The changes that the quota knows. */
   #reported = 0;
 
   /** `isEmpty` tells whether nothing needed is left in the home, which is then about to be removed. */
@@ -54,20 +55,15 @@ export class HomeStored {
     return has("turns") || has("conversation");
   }
 
-  /** Notes that the stored amounts may have changed. */
-  note(): void {
-    this.#changes += 1;
-  }
-
   /** Tells whether the quota may not know the amounts. */
   isPending(): boolean {
-    return this.#changes !== this.#reported && this.isCounted();
+    return this.changes !== this.#reported && this.isCounted();
   }
 
   /** Reports the amounts. Rejects if the quota does not answer. */
   async report(): Promise<void> {
     const { tenant, home } = this.#who;
-    const changes = this.#changes;
+    const changes = this.changes;
     const upTo = latestChange();
     const stored = this.#isEmpty() ? {} : this.byKey();
     await this.#env.QUOTAS?.getByName(tenant).takeStored(home, stored);

@@ -234,7 +234,7 @@ export class Home extends OwnedObject {
   updateConversation(id: string, metadata: Record<string, string>): Conversation | null {
     if (!this.#rows.conversations.get(id)) return null;
     this.#rows.conversations.setMetadata(id, metadata);
-    this.#rows.stored.note();
+    this.#rows.stored.changes += 1;
     return this.#rows.conversations.get(id);
   }
 
