@@ -1,7 +1,6 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { shortened } from "@responses-edge/responses-api/validation-errors";
-import { type Config, OPERATORS_FIELDS, VLLM_EXTRAS } from "../config/index.ts";
 import { hasModel, type Identity } from "../contract/grants.ts";
 import type { Caller } from "./transport.ts";
 
@@ -11,28 +10,13 @@ import type { Caller } from "./transport.ts";
  */
 
 /**
- * The 400 of a field that only the operator can open to clients, with a variable. Such a field affects more than the
- * request's own sampling: the queue order of other tenants, other hosts, or the internals of templates and processors.
+ * The 400 of a field that only the operator can open to clients, with a variable (`closedFields` of the configuration). Such a
+ * field affects more than the request's own sampling: the queue order of other tenants, other hosts, or the internals of
+ * templates and processors. The rule is that of every endpoint that a model server is asked for.
  */
-function notOpen(field: string, variable: string): ApiError {
+export function notOpen(field: string, variable: string): ApiError {
   const message = `'${field}' is not open to clients of this server. Its operator can open it (${variable}).`;
   return invalidRequest(field, message, "unsupported_parameter");
-}
-
-/**
- * Throws the 400 of a field of the model server's own that only the operator may open, and has not. The rule is that of
- * every endpoint that a model server is asked for. `given`: the fields of the request, as it was sent.
- */
-export function checkServersFields(
-  { vllmExtras, vllmExtraFields }: Pick<Config, "vllmExtras" | "vllmExtraFields">,
-  given: Readonly<Record<string, unknown>>,
-): void {
-  for (const field of VLLM_EXTRAS) {
-    if (given[field] != null && !vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
-  }
-  for (const field of OPERATORS_FIELDS) {
-    if (given[field] != null && !vllmExtraFields.includes(field)) throw notOpen(field, "VLLM_EXTRA_FIELDS");
-  }
 }
 
 /** True if a key may use a model, by the name that clients use. */
@@ -67,27 +51,36 @@ export function allowedModel(
 }
 
 /** Throws the 400 of a request that must be stored. An explicit `store: true` is read as `false`, as OpenAI does it. */
-export function checkUnstored({ background, conversation }: CreateRequest): void {
-  if (background) {
-    const message = "background can only be used when `store` is true, which this API key does not allow.";
-    throw invalidRequest("background", message);
-  }
+export function checkUnstored({ conversation }: CreateRequest): void {
   if (conversation != null) {
     const message = "This API key does not allow storing anything, including items of conversations.";
     throw invalidRequest("conversation", message);
   }
 }
 
-/** vLLM's `priority`, where the operator has set any: never ahead of the tier's own. */
+/**
+ * vLLM's `priority`, where the operator has set any: never ahead of the tier's own. A background run with a later completion window has
+ * that of a batch; one of `8h` comes after everything else.
+ */
 export function priorityOf(
-  { priority: wanted, background }: Pick<CreateRequest, "priority" | "background">,
+  {
+    priority: wanted,
+    background,
+    background_options: options,
+  }: Pick<CreateRequest, "priority" | "background" | "background_options">,
   tier: string | undefined,
   priorities: Readonly<Record<string, number>>,
 ): number | undefined {
   if (Object.keys(priorities).length === 0) return undefined;
   const of = (name: string) => (Object.hasOwn(priorities, name) ? priorities[name] : undefined);
   const ofTier = (tier === undefined ? undefined : of(tier)) ?? of("default") ?? 0;
-  const soonest = ofTier + (background ? (of("background") ?? 0) : 0);
+  const inBackground = of("background") ?? 0;
+  const added = {
+    soonest: inBackground,
+    "2h": of("batch") ?? inBackground,
+    "8h": Math.max(0, ...Object.values(priorities)),
+  };
+  const soonest = ofTier + (background ? added[options?.completion_window ?? "soonest"] : 0);
   if (wanted == null) return soonest;
   if (wanted >= soonest) return wanted;
   throw invalidRequest("priority", `Invalid 'priority': this API key allows a value >= ${soonest}.`, "below_min_value");

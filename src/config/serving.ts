@@ -77,6 +77,11 @@ export const store = {
       days(30, 0),
       "The days after which a stored response is deleted. `0` keeps all.",
     ),
+    unstoredRetentionMs: variable(
+      "UNSTORED_RETENTION_MS",
+      milliseconds(600_000, 1),
+      "How long a background response with `store: false` can be read after its end. Then it is removed.",
+    ),
     /** Conversation trees that begin in one home before the next one is used. */
     treesPerHome: variable(
       "TREES_PER_HOME",

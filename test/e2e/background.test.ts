@@ -61,12 +61,89 @@ async function beginTalking(model: string, body: Partial<ResponseCreateParamsNon
   return response;
 }
 
-describe("a background response", () => {
-  it.each([false, true])("is refused with store: false, naming 'background' (stream: %s)", async (stream) => {
-    const body = { model: "simulator", input: "Hello!", background: true, store: false, stream };
-    await expect(gateway.openai.responses.create(body)).rejects.toMatchObject({ status: 400, param: "background" });
+describe("a background response with store: false", () => {
+  it("is read, streamed again and cancelled as any other, and says that it is not stored", async () => {
+    const response = await run({ model: "simulator", input: "Hello!", store: false });
+    expect(response).toMatchObject({ status: "completed", output_text: "You said: Hello!", store: false });
+    expect(isWhole(await replay(gateway, response.id))).toBe(true);
+    const running = await beginTalking(own("simulator?fault=stall:6"), { store: false });
+    expect(await gateway.openai.responses.retrieve(running.id)).toMatchObject({ status: "in_progress", store: false });
+    expect(await cancel(running.id)).toMatchObject({ status: "cancelled", store: false });
   });
 
+  it("cannot be continued, which the 400 says", async () => {
+    const { id } = await run({ model: "simulator", input: "Hello!", store: false });
+    for (const background of [false, true]) {
+      const next = gateway.openai.responses.create({
+        ...{ model: "simulator", input: "And then?", previous_response_id: id, background },
+      });
+      await expect(next).rejects.toMatchObject({
+        status: 400,
+        code: "previous_response_not_found",
+        param: "previous_response_id",
+        message: expect.stringContaining("because it was created with 'store: false'"),
+      });
+    }
+  });
+
+  it("continues a stored response, which stays as it was", async () => {
+    const first = await run({ model: "simulator", input: "Hello!" });
+    const next = await run({ model: "simulator", input: "Again.", previous_response_id: first.id, store: false });
+    expect(next.output_text).toBe("You said: Again.");
+    await gateway.openai.responses.delete(next.id);
+    const other = await run({ model: "simulator", input: "Further.", previous_response_id: first.id });
+    expect(other.output_text).toBe("You said: Further.");
+  });
+});
+
+describe("a later completion window", () => {
+  it.each([
+    ["without background", { background: false }, "needs 'background: true'"],
+    ["with a stream", { background: true, stream: true }, "needs 'stream: false'"],
+    ["with another service tier", { background: true, service_tier: "priority" }, "needs the service tier 'default'"],
+  ])("is refused %s, with its name", async (_, fields, needs) => {
+    for (const completion_window of ["2h", "8h"]) {
+      const answer = await gateway.post({
+        ...{ model: "simulator", input: "Hello!", background_options: { completion_window }, ...fields },
+      });
+      expect(answer.status).toBe(400);
+      expect(await answer.json()).toMatchObject({
+        error: {
+          param: "background_options.completion_window",
+          message: `The completion window '${completion_window}' ${needs}.`,
+        },
+      });
+    }
+  });
+
+  it("lets what others wait for go first: 2h waits for foreground turns, 8h also for other runs", async () => {
+    const [turns, runs, [two, eight]] = [own("simulator?fault=stall:4"), own("simulator?fault=stall:4"), ["2h", "8h"]];
+    const words = "one two three four five six seven eight";
+    const foreground = await gateway.openai.responses.create({ model: turns, input: words, stream: true });
+    await eventually(() => generationsOf(gateway, turns)[0]?.deltasSent === 4);
+    const other = await begin({ model: runs, input: words });
+    await eventually(() => generationsOf(gateway, runs)[0]?.deltasSent === 4);
+    const later = (completion_window: string, model: string) =>
+      begin({ model, input: "Hello!", background_options: { completion_window } } as ResponseCreateParamsNonStreaming);
+    const models = [own("simulator"), own("simulator"), own("simulator")] as const;
+    const [last, cancelled, first] = [
+      ...[await later(eight, models[0]), await later(eight, models[1])],
+      await later(two, models[2]),
+    ];
+    expect(await cancel(cancelled?.id ?? "")).toMatchObject({ status: "cancelled" });
+    expect(await gateway.openai.responses.retrieve(first?.id ?? "")).toMatchObject({ status: "in_progress" });
+    generationsOf(gateway, turns)[0]?.release();
+    expect((await Array.fromAsync(foreground)).at(-1)?.type).toBe("response.completed");
+    expect((await settled(first?.id ?? "")).output_text).toBe("You said: Hello!");
+    expect(generationsOf(gateway, models[0])).toHaveLength(0);
+    generation(runs).release();
+    await settled(other.id);
+    expect((await settled(last?.id ?? "")).output_text).toBe("You said: Hello!");
+    expect(generationsOf(gateway, models[1])).toHaveLength(0);
+  });
+});
+
+describe("a background response", () => {
   it("is queued at once, however long the model takes", async () => {
     const model = own("simulator?fault=stall_headers");
     const response = await begin({ model, input: "Hello!", metadata: { topic: "greeting" } });

@@ -691,8 +691,6 @@ describe("an unsupported value is named", () => {
     chatOnly("modalities", ["text", "audio"]),
     chatOnly("audio", { voice: "alloy", format: "wav" }),
     chatOnly("prediction", { type: "content", content: "x" }),
-    asks("background_options.completion_window", { background: true, background_options: { completion_window: "8h" } }),
-    asks("background_options.continuation_id", { background: true, background_options: { continuation_id: "x" } }),
     [
       "reasoning.mode: pro",
       { reasoning: { mode: "pro" } },
@@ -710,7 +708,7 @@ describe("an unsupported value is named", () => {
     { image: { context_compression: "auto" } },
     { multi_agent: { enabled: false } },
     { text: { format: { type: "text" }, verbosity: null } },
-    { background_options: { completion_window: "soonest" } },
+    { background_options: { completion_window: "soonest", continuation_id: "x" } },
     { n: null, logprobs: null, verbosity: null, audio: null },
     { tools: [functionTool({ async: false, allowed_callers: ["direct"] })] },
     { generate: true, prompt_cache_options: { prewarm: false } },

@@ -720,14 +720,20 @@ describe("a key's policy", () => {
     expect(lastPrompt(gateway).max_completion_tokens ?? lastPrompt(gateway).max_tokens).toBe(7);
   });
 
-  it("may forbid storage: store is false, conversations and background are refused", async () => {
+  it("may forbid storage: store is false, also in the background, and conversations are refused", async () => {
     const key = await limited({ force_store_false: true });
     // This bypasses the checks, because the echo differs from the request.
     const client = gateway.client({ apiKey: key.value, fetch });
     const response = await client.responses.create({ model: "simulator", input: "Hello!", store: true });
     expect((response as { store?: boolean }).store).toBe(false);
     expect(await rejection(client.responses.retrieve(response.id))).toBeInstanceOf(OpenAI.NotFoundError);
-    await expectError(await create(gateway, key, { background: true }), { status: 400, param: "background" });
+    const begun = await client.responses.create({ model: "simulator", input: "Hello!", background: true });
+    expect((begun as { store?: boolean }).store).toBe(false);
+    const ended = await eventually(async () => {
+      const { status } = await client.responses.retrieve(begun.id);
+      return status === "completed" && status;
+    });
+    expect(ended).toBe("completed");
     await expectError(await create(gateway, key, { conversation: `conv_${"a".repeat(32)}` }), {
       status: 400,
       param: "conversation",

@@ -27,6 +27,7 @@ beforeAll(async () => {
     RESPONSE_INDEX: "true",
     MODEL_PRICES: JSON.stringify({ simulator: { input: 1, output: 2 } }),
     CONVERSATION_LOCK_WAIT_MS: "60000",
+    UNSTORED_RETENTION_MS: "2000",
   });
   gateway = gatewayAt(worker, vllm, await descriptionOf(worker.url));
 });
@@ -152,6 +153,28 @@ describe("the list", () => {
     expect(await other.ids()).toEqual([]);
     expect(await other.ids("?query=keep")).toEqual([]);
     expect((await other.get(`?after=${kept}`)).status).toBe(400);
+  });
+
+  it("never has a background response with store: false, which nothing is left of some time after its end", async () => {
+    const tenant = await newTenant();
+    const begin = (input: string, more: object = {}) =>
+      tenant.create({ input, background: true, store: false, ...more });
+    const first = await tenant.create({ input: "Keep this." });
+    const unstored = [await begin("Forget this."), await begin("Forget this, too.", { previous_response_id: first })];
+    for (const id of unstored) {
+      const isGone = () =>
+        tenant.openai.responses.retrieve(id).then(
+          ({ store }) => store !== false,
+          () => true,
+        );
+      await eventually(isGone);
+      await expect(tenant.openai.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
+      await expect(tenant.openai.responses.inputItems.list(id)).rejects.toMatchObject({ status: 404 });
+    }
+    const last = await tenant.create({ input: "Keep this, too.", previous_response_id: first });
+    await tenant.listed(first, last);
+    expect(await tenant.ids()).toEqual([last, first]);
+    expect(tenant.rows("SELECT COUNT(*) AS count FROM response")).toEqual([{ count: 2 }]);
   });
 
   it("has a background response during and after its run", async () => {

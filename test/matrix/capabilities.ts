@@ -166,6 +166,21 @@ export const CAPABILITIES: Record<string, Capability> = {
     },
   },
 
+  "a background response with store: false": {
+    stores: ["HOME"],
+    async use(tenant, text) {
+      const { id } = await create(tenant, text, { background: true, store: false });
+      const hasEnded = async () =>
+        !["queued", "in_progress"].includes((await tenant.openai.responses.retrieve(id)).status ?? "");
+      await eventually(hasEnded);
+      return async () => {
+        await isResponse(tenant, id, text);
+        const next = create(tenant, text, { previous_response_id: id });
+        await assert.rejects(next, { status: 400, code: "previous_response_not_found" });
+      };
+    },
+  },
+
   "an Idempotency-Key": {
     stores: ["HOME"],
     async use(tenant, text) {

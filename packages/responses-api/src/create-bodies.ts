@@ -68,8 +68,14 @@ function checkTogether(body: z.output<typeof requestFields>, context: z.Refineme
   if (trigger !== -1 && trigger !== (body.input?.length ?? 0) - 1) {
     issue(["input", trigger], "A 'compaction_trigger' must be the last item of 'input'.");
   }
-  if (body.background && body.store === false) {
-    issue(["background"], "background can only be used when `store` is true");
+  const window = body.background_options?.completion_window;
+  if (window != null && window !== "soonest") {
+    const { service_tier: tier } = body;
+    const needs = (wanted: string) =>
+      issue(["background_options", "completion_window"], `The completion window '${window}' needs ${wanted}.`);
+    if (!body.background) needs("'background: true'");
+    else if (body.stream) needs("'stream: false'");
+    else if (tier != null && tier !== "auto" && tier !== "default") needs("the service tier 'default'");
   }
   if (body.background && isOnlyPrepared(body)) {
     issue(preparedBy(body), "A response that is only prepared cannot be made in the background.");

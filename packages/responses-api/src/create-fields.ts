@@ -180,7 +180,9 @@ const openaiFields = {
   background: z
     .boolean()
     .nullish()
-    .describe("`true`: the response is made without a client and survives crashes. It needs `store: true`."),
+    .describe(
+      "`true`: the response is made without a client and survives crashes. With `store: false` it can be read for ten minutes after its end (`UNSTORED_RETENTION_MS`), and not be continued.",
+    ),
   tools: tools
     .nullish()
     .describe(
@@ -246,13 +248,22 @@ const openaiFields = {
   prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullish().describe("Echoed."),
   prompt_cache_options: promptCacheOptions.nullish(),
   user: z.string().max(1024).nullish().describe("Echoed. The end user where `safety_identifier` is absent."),
-  // Not served.
   background_options: z
     .object({
-      completion_window: notServed("background_options.completion_window", "soonest"),
-      continuation_id: notServed("background_options.continuation_id"),
+      completion_window: z
+        .enum(["soonest", "2h", "8h"])
+        .nullish()
+        .describe(
+          "`2h` waits for foreground turns, `8h` also for other runs, each for half of its window at most. Both need `background`.",
+        ),
+      continuation_id: z
+        .string()
+        .max(1024)
+        .nullish()
+        .describe("Of waiting runs, those of an id that has run lately come first."),
     })
     .nullish(),
+  // Not served.
   prompt: notServed("prompt"),
   moderation: moderationField.nullish(),
   image: z.strictObject({ context_compression: notServed("image.context_compression", "auto", "disabled") }).nullish(),

@@ -94,12 +94,16 @@ export function responseNotFound(id: string): ApiError {
   return notFound("Response", id, "response_id");
 }
 
-/** Why a response that exists cannot be continued: it has not ended, or an earlier one that it continues was deleted. */
-export type Uncontinuable = "in_progress" | "incomplete_chain";
+/**
+ * Why a response that exists cannot be continued: it has not ended, an earlier one that it continues was deleted, or it was made with
+ * `store: false`.
+ */
+export type Uncontinuable = "in_progress" | "incomplete_chain" | "not_stored";
 
 const UNCONTINUABLE: Record<Uncontinuable, string> = {
   in_progress: "is still in progress. It can be continued once it has ended.",
   incomplete_chain: "cannot be continued, because an earlier response that it continues was deleted.",
+  not_stored: "cannot be continued, because it was created with 'store: false'.",
 };
 
 /**

@@ -77,9 +77,10 @@ export function historyOfRun(rows: HomeRows, spec: RunSpec): { history: History;
 }
 
 /** Why a response without a history exists all the same; undefined if it does not. */
-function whyUncontinuable({ runs, turns }: HomeRows, previous: string): Uncontinuable | undefined {
-  if (runs.has(previous)) return "in_progress";
-  return turns.hasResponse(previous) ? "incomplete_chain" : undefined;
+function whyUncontinuable(rows: HomeRows, previous: string): Uncontinuable | undefined {
+  if (rows.runs.has(previous)) return "in_progress";
+  if (rows.isUnstored(previous)) return "not_stored";
+  return rows.turns.hasResponse(previous) ? "incomplete_chain" : undefined;
 }
 
 /**
@@ -88,7 +89,7 @@ function whyUncontinuable({ runs, turns }: HomeRows, previous: string): Uncontin
  */
 function responseHistory(rows: HomeRows, previous: string): History | undefined {
   const found = rows.turns.history(previous);
-  if (found === undefined) return undefined;
+  if (found === undefined || rows.isUnstored(previous)) return undefined;
   const { base, history } = found;
   if (base === null) return checked(history);
   const before = rows.items.history(base);

@@ -152,8 +152,10 @@ export function exportLines(rows: HomeRows, home: string): ReadableStream<Uint8A
   });
 }
 
-function* linesOf({ conversations, turns, items, runs, log }: HomeRows, home: string): Generator<HomeLine> {
-  const all = turns.all();
+function* linesOf(rows: HomeRows, home: string): Generator<HomeLine> {
+  const { conversations, turns, items, runs, log } = rows;
+  const unstored = rows.unstored();
+  const all = turns.all().filter((turn) => !unstored.has(turn));
   const running = runs.turns();
   const conversation = conversations.only();
   if (all.length + running.length === 0 && !conversation) return;

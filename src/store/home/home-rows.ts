@@ -20,6 +20,8 @@ type HomeMessages = {
   webhook: WebhookNotice;
   /** The use of a run, to the tenant's quota. The key is the holder of its reservation. */
   usage: RunUse;
+  /** The removal of a response with `store: false` from this home. The key is its turn. */
+  removal: Record<string, never>;
   /** Changed responses, to the tenant's list. */
   list: Record<string, never>;
   /** The stored amounts, to the tenant's quota. Its row says that amounts which were counted were removed. */
@@ -76,6 +78,7 @@ export class HomeRows {
           const quota = env.QUOTAS?.getByName(use.reservation.tenant);
           if (quota) await endRun(use, quota);
         },
+        removal: async (_, turn) => void this.deleteResponse(turn),
         list: () => this.index.report(),
         stored: () => this.stored.report(),
       },
@@ -91,9 +94,20 @@ export class HomeRows {
     this.outbox.note("list");
   }
 
+  /** The turns of ended responses with `store: false`, which are removed soon. */
+  unstored(): Set<string> {
+    const rows = this.#tables.rows<{ key: string }>("outbox", "SELECT key FROM outbox WHERE kind = 'removal'");
+    return new Set(rows.map(({ key }) => key));
+  }
+
+  /** Tells whether a response was created with `store: false`, and has ended. */
+  isUnstored(turn: string): boolean {
+    return this.#tables.rows("outbox", "SELECT 1 FROM outbox WHERE kind = 'removal' AND key = ?", turn).length > 0;
+  }
+
   /** Notes that something was stored: it is to be reported if it is for a key whose storage is counted. */
   noteStored(owner: string | null | undefined): void {
-    this.stored.note();
+    this.stored.changes += 1;
     if (owner == null) return;
     noteChange(this.#who.tenant, this.#who.home);
     this.outbox.note("stored");
@@ -185,7 +199,7 @@ export class HomeRows {
       const wasCounted = this.stored.isCounted();
       const removed = remove();
       if (wasCounted) {
-        this.stored.note();
+        this.stored.changes += 1;
         noteChange(this.#who.tenant, this.#who.home);
         // Without a counted row nothing else shows that the quota counts this home.
         if (this.stored.isCounted()) this.outbox.note("stored");

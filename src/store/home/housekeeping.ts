@@ -60,11 +60,11 @@ export class Housekeeping {
   async ring(): Promise<void> {
     this.#alarmAt = null;
     this.#runs.resumeRuns();
+    await this.#rows.outbox.deliver();
     const now = Date.now();
     const due: number[] = [];
     if (this.#runs.liveRuns > 0 || this.#rows.runs.turns().length > 0) due.push(now + WATCHDOG_MS);
     for (const sweep of [this.#rows.idempotency.sweep(now), this.#sweepTurns(now)]) if (sweep !== null) due.push(sweep);
-    await this.#rows.outbox.deliver();
     if (due.length === 0 && (await this.releaseIfEmpty())) return;
     const next = this.#rows.outbox.nextDue();
     if (next !== null) due.push(next);

@@ -21,6 +21,7 @@ import { FileClient } from "../tenant/files/file-client.ts";
 import { StoreClient } from "../tenant/vector-stores/store-client.ts";
 import { storeSearch } from "../tenant/vector-stores/store-searcher.ts";
 import type { Lease } from "./conversation-lock.ts";
+import { whenDue } from "./deferred-runs.ts";
 import type { EventLogStore } from "./event-log.ts";
 import { type History, readHistory } from "./history.ts";
 import { EventLogWriter } from "./log-writer.ts";
@@ -144,6 +145,7 @@ export function prepareRun(
     return made;
   };
   const run = async (first: Turn, past: RunPast): Promise<TurnResult> => {
+    using _place = await whenDue(spec, abort.signal);
     let turn = first;
     let started = turn.start();
     while (await modelAccess.mayReplaceModel()) {

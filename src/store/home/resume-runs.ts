@@ -5,6 +5,7 @@ import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, type McpAccess } from "@responses-edge/responses-api/tools";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import type { Turn, TurnResult } from "@responses-edge/turn/turn";
+import { whenDue } from "./deferred-runs.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import type { NotedRun, RunSpec } from "./run-store.ts";
 
@@ -41,6 +42,7 @@ export function resumeRun(
     if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
     const { turn, fault } = turnOf(home, run);
     if (fault) return await turn.abandon({ status: "failed", error: fault }, run.settle);
+    using _place = turn.state.started ? undefined : await whenDue(run.spec, run.abort.signal);
     return await turn.resume(run.settle);
   });
 }

@@ -24,7 +24,7 @@ import type { Housekeeping } from "./housekeeping.ts";
 import type { EventLogWriter } from "./log-writer.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import { resumeRun } from "./resume-runs.ts";
-import { type RunSpec, runningBody } from "./run-store.ts";
+import { isUnstored, type RunSpec, runningBody } from "./run-store.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
 /**
@@ -258,7 +258,7 @@ async function begin(home: Admission, spec: RunSpec, { ticket, waitMs, access }:
   // Deleted while this turn waited.
   checkConversation(home, spec);
   home.runs.start(spec, scope, access);
-  home.rows.noteResponse(spec.turn);
+  if (!isUnstored(spec)) home.rows.noteResponse(spec.turn);
   // An object that was empty until now may have deleted its alarm during the wait.
   await home.housekeeping.watchRuns();
   return runningBody(spec, spec.request.background ? "queued" : "in_progress");

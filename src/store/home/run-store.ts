@@ -47,6 +47,11 @@ export interface RunSpec {
   trace?: KeptTrace;
 }
 
+/** Tells whether a run's response is kept for a short time only, so that its client can read it. */
+export function isUnstored({ request }: RunSpec): boolean {
+  return request.store === false;
+}
+
 /** A run from its rows; `spec` is undefined if they are unreadable. */
 export interface NotedRun {
   turn: string;

@@ -14,7 +14,7 @@ import { isAnnounced, noticeOf } from "../tenant/webhooks/announcing.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
-import type { RunSpec } from "./run-store.ts";
+import { isUnstored, type RunSpec } from "./run-store.ts";
 import type { SettledTurn } from "./turn-store.ts";
 
 /** Stores a turn: in one transaction, in one row if it fits. */
@@ -115,9 +115,10 @@ export function settleRun(
       const notice = noticeOf(responseId(spec), `response.${outcome.status}`, unixSeconds());
       rows.outbox.add("webhook", notice.id, notice);
     }
+    if (isUnstored(spec)) rows.outbox.add("removal", spec.turn, {}, Date.now() + loadConfig(env).unstoredRetentionMs);
     return inserted;
   });
-  rows.noteResponse(spec.turn, Date.now());
+  if (!isUnstored(spec)) rows.noteResponse(spec.turn, Date.now());
   rows.noteStored(spec.owner);
   waitUntil(housekeeping.retain(spec.createdAt));
   return taken;

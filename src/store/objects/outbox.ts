@@ -125,7 +125,8 @@ export class Outbox<Kinds extends Payloads> {
       if (!waiting.has(kind) && !states.includes(kind)) this.#noted.delete(nameOf(kind, ""));
     }
     const due = [
-      ...rows.filter((row) => row.due <= now || row.attempts === 0),
+      // First attempts that are gathered need not wait for each other.
+      ...rows.filter((row) => row.due <= now + (row.attempts === 0 ? GATHER_MS : 0)),
       ...states.map((kind) => ({ kind, key: "", due: now, attempts: 0, payload: "{}" })),
     ];
     // A receiver that is slow, or gone, delays its own kind only.

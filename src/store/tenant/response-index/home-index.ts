@@ -3,7 +3,7 @@ import { parseResponseId, responseId } from "@responses-edge/responses-api/ids";
 import { loadConfig } from "../../../config/index.ts";
 import type { Env } from "../../../env.ts";
 import type { ItemStore } from "../../home/item-store.ts";
-import { type RunStore, runningBody } from "../../home/run-store.ts";
+import { isUnstored, type RunStore, runningBody } from "../../home/run-store.ts";
 import type { TurnStore } from "../../home/turn-store.ts";
 import type { Stub } from "../../objects/objects.ts";
 import { entryOf, type IndexEntry } from "./entry.ts";
@@ -23,6 +23,8 @@ interface Kept {
   turns: TurnStore;
   items: ItemStore;
   runs: RunStore;
+  /** The turns of responses that are not listed. */
+  unstored(): Set<string>;
 }
 
 /** A change of a response, and when the response ended, Unix milliseconds; undefined if that is unknown. */
@@ -79,7 +81,9 @@ export class HomeIndex {
     const idOf = (turn: string) => responseId({ home, turn });
     const changes = [...this.#changes];
     if (!this.#isCompared) {
-      const ended = this.#kept.turns.responses().map(idOf);
+      const unstored = this.#kept.unstored();
+      const listed = this.#kept.turns.responses().filter((turn) => !unstored.has(turn));
+      const ended = listed.map(idOf);
       const running = this.#kept.runs.turns().map(idOf);
       for (let compared = 0; compared <= ended.length + running.length; compared += MAX_MISSING) {
         const missing = await index.compare(`resp_${home}`, ended, running);
@@ -127,7 +131,7 @@ export class HomeIndex {
       return entryOf(this.#who.home, kept, isTakenOut, this.#changes.get(turn)?.endedAt);
     }
     const run = runs.find(turn)?.spec;
-    if (!run) return undefined;
+    if (!run || isUnstored(run)) return undefined;
     const { head, output } = runningBody(run, run.request.background ? "queued" : "in_progress");
     const { createdAt, input } = run;
     const kept = { turn, createdAt, input: JSON.stringify(input), output, response: head };
