@@ -366,7 +366,7 @@ describe("the input of a custom tool with a grammar", () => {
 
   it("that the server should enforce and does not ends incomplete if it was shown, and is generated again", async () => {
     gateway.replies(input("set_date", "tomorrow"), input("set_date", "2026-11-23"));
-    const response = await create({ tools: [date] });
+    const { response } = await streamed({ tools: [date] });
     expect(hasPattern(gateway.asked[0] ?? {})).toBe(true);
     expect(response.output).toMatchObject([
       { input: "tomorrow", status: "incomplete" },

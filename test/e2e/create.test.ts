@@ -369,10 +369,10 @@ describe("create", () => {
     expect({ temperature, top_p }).toEqual({ temperature: 0.5, top_p: 0.9 });
   });
 
-  it("echoes a function tool with all four keys, nulls filled in", async () => {
+  it("echoes a function tool with all four keys, nulls filled in, and whether it is strict", async () => {
     const response = await gateway.post({ input: "Hello!", tools: [{ type: "function", name: "ping" }] });
     expect(await response.json()).toMatchObject({
-      tools: [{ type: "function", name: "ping", description: null, parameters: null, strict: null }],
+      tools: [{ type: "function", name: "ping", description: null, parameters: null, strict: false }],
     });
   });
 

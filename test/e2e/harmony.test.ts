@@ -888,6 +888,11 @@ describe("structured output", () => {
       (r) => expect(JSON.parse(r.output_text)).toBeInstanceOf(Object),
     ],
     ["a strict tool", { tools: [strict, getTime] }, (r) => expect(onlyCall(r).name).toBe("get_weather")],
+    [
+      "a tool that is strict by default",
+      { tools: [{ ...getWeather, strict: null }, getTime] },
+      (r) => expect(onlyCall(r)).toMatchObject({ name: "get_weather", arguments: '{"city":"city"}' }),
+    ],
     ["tool_choice required", { tools, tool_choice: "required" }, (r) => expect(onlyCall(r).name).toBe("get_weather")],
     ["a named tool", { tools, tool_choice: named }, (r) => expect(onlyCall(r).name).toBe("get_time")],
   ];

@@ -81,6 +81,12 @@ async function answer(request: IncomingMessage, response: ServerResponse, reply:
     response.end(JSON.stringify({ object: "list", data: [card] }));
     return;
   }
+  if (request.method === "GET") {
+    // Questions about its kind and its health.
+    response.writeHead(404, { "content-type": "application/json" });
+    response.end("{}");
+    return;
+  }
   const said = reply(JSON.parse(Buffer.concat(chunks).toString()) as Asked);
   if ("status" in said) {
     response.writeHead(said.status, { "content-type": "application/json" });

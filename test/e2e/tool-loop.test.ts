@@ -342,7 +342,7 @@ describe("a turn with functions of the client, too", () => {
   );
 
   it("runs the server's calls first, then the client's (gpt-oss)", async () => {
-    const model = saying(written("docs__add", '{"a":20,"b":3}'), written("get_weather"));
+    const model = saying(written("docs__add", '{"a":1,"b":2}'), written("get_weather"));
     const tools = [getWeather, mcp(server)];
     const { response } = await ask(gateway, "stream", { model, input: "Go.", tools });
     expect(typesIn(response)).toEqual(["mcp_list_tools", "mcp_call", "function_call"]);
@@ -352,7 +352,7 @@ describe("a turn with functions of the client, too", () => {
       input: [outputOf(onlyCall(response))],
       tools,
     });
-    expect(textOf(next)).toBe("The tool docs__add returned: 23\nThe tool get_weather returned: sunny");
+    expect(textOf(next)).toBe("The tool docs__add returned: 3\nThe tool get_weather returned: sunny");
   });
 
   it("does not limit the client's calls by max_tool_calls", async () => {
@@ -367,7 +367,7 @@ describe("a turn with functions of the client, too", () => {
   });
 
   it("does not run a call of a server's tool after MAX_TOOL_ROUNDS", async () => {
-    const calls = Array.from({ length: MAX_ROUNDS + 3 }, () => written("docs__add", '{"a":1,"b":1}'));
+    const calls = Array.from({ length: MAX_ROUNDS + 3 }, () => written("docs__add", '{"a":1,"b":2}'));
     const { response } = await ask(gateway, "stream", {
       model: REPEATER,
       input: scripts(...calls),
@@ -422,6 +422,23 @@ describe("limits", () => {
     expect(onlyItem(response, "mcp_call")).toMatchObject({ status: "failed", arguments: "{not json" });
     expect(server.calls).toEqual([]);
     expect(textOf(response)).toContain("Error parsing tool arguments as JSON");
+  });
+
+  it("arguments outside of the tool's schema, too", async () => {
+    const { response } = await ask(gateway, "stream", {
+      model: saying(written("docs__echo", '{"text":5}')),
+      input: "Go.",
+      tools: [mcp(server)],
+    });
+    const why = "The arguments do not match the tool's schema: 'text' is not of type string. The tool was not called.";
+    expect(response.status).toBe("completed");
+    expect(onlyItem(response, "mcp_call")).toMatchObject({
+      status: "failed",
+      arguments: '{"text":5}',
+      error: { type: "mcp_tool_execution_error", content: [{ type: "text", text: why }] },
+    });
+    expect(server.calls).toEqual([]);
+    expect(textOf(response)).toContain(why);
   });
 });
 

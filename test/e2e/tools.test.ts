@@ -235,7 +235,7 @@ describe("parallel calls", () => {
 });
 
 describe("tools", () => {
-  it("reach vLLM in chat completions' form, strict included, and nulls left out", async () => {
+  it("reach vLLM in chat completions' form, strict included, and nulls left out: a function without a schema is not strict", async () => {
     const response = await create({ input: "Hello!" });
     const { type, ...definition } = getWeather;
     expect(lastPrompt(gateway).tools).toEqual([
@@ -243,7 +243,11 @@ describe("tools", () => {
       { type, function: { name: "get_time", parameters: { type: "object" }, strict: false } },
       { type, function: { name: "ping" } },
     ]);
-    expect(response.tools).toEqual([getWeather, { ...getTime, description: null }, { ...ping, description: null }]);
+    expect(response.tools).toEqual([
+      getWeather,
+      { ...getTime, description: null },
+      { ...ping, description: null, strict: false },
+    ]);
   });
 
   it("are not sent if there are none, because vLLM refuses an empty list", async () => {

@@ -1,4 +1,4 @@
-import { conforms, mayConform } from "@responses-edge/bounded-io/json-text";
+import { conforms, mayConform, violationOf } from "@responses-edge/bounded-io/json-text";
 import Ajv from "ajv";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -125,5 +125,49 @@ describe("a final text and its schema", () => {
     ['{"a":1', { type: "object" }, false],
   ])("%s may keep to %j: %s", (text, schema, may) => {
     expect(mayConform(text, schema)).toBe(may);
+  });
+});
+
+describe("the violation of a schema", () => {
+  const city = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+  const deep = { properties: { days: { items: { properties: { name: { enum: ["mon", "tue"] } } } } } };
+
+  it.each<[unknown, unknown, string | RegExp | undefined]>([
+    [{ city: "Rome" }, city, undefined],
+    [{ city: 5 }, city, "'city' is not of type string"],
+    [{ "": "]" }, city, "the value has no 'city'"],
+    [[], city, "the value is not of type object"],
+    [{ city: "Rome", bogus: true }, { ...city, additionalProperties: false }, "'bogus' is not allowed"],
+    [{ days: [{ name: "mon" }, { name: "sun" }] }, deep, `'days[1].name' is none of "mon", "tue"`],
+    [{ n: 1 }, { properties: { n: { anyOf: [{ type: "string" }, { type: "null" }] } } }, /'n' matches none of .*anyOf/],
+    [{ n: 1 }, { properties: { n: { oneOf: [{ type: "string" }, { type: "null" }] } } }, /'n' matches none of .*oneOf/],
+    [{ n: 9 }, { properties: { n: { maximum: 5 } } }, "'n' violates 'maximum' (5)"],
+    [{ n: "x" }, { properties: { n: { const: "y" } } }, `'n' is not "y"`],
+    [{ n: null }, { properties: { n: { type: "string", nullable: true } } }, undefined],
+    [{ n: 1 }, { properties: { n: { $ref: "#anchor" } }, type: "object" }, undefined],
+    [{ n: 1 }, { properties: { n: { type: "int" } } }, undefined],
+  ])("%j under %j: %s", (value, schema, said) => {
+    const found = violationOf(value, schema);
+    if (said === undefined) expect(found).toBeUndefined();
+    else expect(found).toEqual(said instanceof RegExp ? expect.stringMatching(said) : said);
+  });
+
+  it("is found wherever a validator of schemas finds one, and nowhere else", () => {
+    const ajv = new Ajv({ strict: false });
+    fc.assert(
+      fc.property(schemas, values, (schema, value) => {
+        const parsed: unknown = JSON.parse(JSON.stringify(value));
+        expect(violationOf(parsed, schema) === undefined).toBe(ajv.validate(schema, parsed));
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it("is described in few words, whatever the schema has", () => {
+    const long = "x".repeat(1_000_000);
+    const value = { [long]: Array.from({ length: 1_000 }, () => 1) };
+    const found = violationOf(value, { additionalProperties: { items: { enum: [long, ...long] } } });
+    expect(found?.length ?? 0).toBeLessThan(1_000);
+    expect(violationOf(value, { additionalProperties: { items: { anyOf: [{ enum: [long] }, {}] } } })).toBeUndefined();
   });
 });

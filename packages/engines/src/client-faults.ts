@@ -2,7 +2,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { partsOf } from "@responses-edge/responses-api/items/registry";
 import type { ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
-import { boundRules } from "./offered-tools.ts";
+import { boundRules, strictByDefault } from "./offered-tools.ts";
 
 /**
  * Faults that name a field of the client's, and come before an answer begins if vLLM allows it.
@@ -12,14 +12,21 @@ import { boundRules } from "./offered-tools.ts";
  * instead of being refused: the prompt is then tried without them, for one token, to find out whether they are at
  * fault.
  *
- * This server has translated the grammar of a custom tool. A model server that cannot take it (an older one, or with
- * another grammar compiler) is asked without: the model still has it in the tool's description.
+ * This server has translated the grammar of a custom tool, and binds functions that are strict by default. A model
+ * server that cannot take these grammars (an older one, or with another grammar compiler) is asked without: the model
+ * still has them in the descriptions of its tools, and the calls are checked here.
  */
 
 /** Tells whether a grammar that was made of the request binds the answer, so that it may be refused late. */
 export function isBoundByClient({ asksForText, freeInputs, request }: Prompt): boolean {
   if (asksForText) return false;
-  return grammarFields(request).length > 0 || (request.tools != null && !freeInputs && boundRules(request).size > 0);
+  return grammarFields(request).length > 0 || isBoundHere({ freeInputs, request });
+}
+
+/** Tells whether this server makes grammars for the tools of a prompt. */
+function isBoundHere({ request, freeInputs }: Pick<Prompt, "request" | "freeInputs">): boolean {
+  if (request.tools == null || freeInputs) return false;
+  return boundRules(request).size > 0 || strictByDefault({ request, freeInputs }).size > 0;
 }
 
 /** Has an engine generate. The faults that it throws name the client's fields; those of the answer are the engine's to name (`clientFault`). */
@@ -28,11 +35,11 @@ export async function generateWithClientFaults(
   signal: AbortSignal,
   generate: (prompt: Prompt) => Promise<AsyncIterable<ModelDelta[]>>,
 ): Promise<AsyncIterable<ModelDelta[]>> {
-  const { asksForText, freeInputs, request } = prompt;
+  const { asksForText, request } = prompt;
   const { text, structured_outputs: outputs, tools } = request;
   const hasFormats = !asksForText && (text?.format != null || outputs != null || tools != null);
   const hasGrammar = hasFormats && grammarFields(request).length > 0;
-  const isBound = hasFormats && tools != null && !freeInputs && boundRules(request).size > 0;
+  const isBound = hasFormats && isBoundHere(prompt);
   try {
     const answer = await generate(prompt);
     return hasGrammar || isBound ? await begin(answer) : answer;

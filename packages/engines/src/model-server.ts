@@ -366,6 +366,10 @@ interface Status {
   askedAt?: number;
   /** When it last refused `tool_choice: "auto"`, because it runs without a parser of calls. */
   refusedAutoAt?: number;
+  /** When it last refused the schemas of functions that are strict by default, Unix milliseconds. */
+  refusedStrictAt?: number;
+  /** When a call of a strict function was outside its schema last, Unix milliseconds: the server does not bind them. */
+  ignoredStrictAt?: number;
 }
 
 const servers = new Map<string, Status>();

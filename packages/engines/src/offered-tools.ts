@@ -13,6 +13,7 @@ import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-format
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { bringsTools } from "@responses-edge/responses-api/items/registry";
+import { isStrict } from "@responses-edge/responses-api/strict-functions";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import type { FunctionTool, Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
@@ -63,6 +64,34 @@ export function withholdsTools(prompt: ToolPrompt): boolean {
   const withheld = prompt.pluginTools?.withheld;
   return (withheld && withheld.size > 0) || clients.offered(prompt.request.tool_choice).length < clients.all.length;
 }
+
+/**
+ * Beyond this number of functions, only those whose requests say `strict` are bound to their schemas: the model server
+ * compiles each schema in some fifty milliseconds.
+ */
+export const MAX_BOUND_BY_DEFAULT = 128;
+
+/**
+ * The flat names of the client's functions that are strict because their request does not say otherwise, and that the
+ * model server is asked to bind. A server that refuses is asked without (`Prompt.freeInputs`): their arguments are
+ * checked in any case (`callFaultOf`).
+ */
+export function strictByDefault({ request, freeInputs }: Pick<Prompt, "request" | "freeInputs">): ReadonlySet<string> {
+  const { tools } = request;
+  if (tools == null || freeInputs) return NO_NAMES;
+  const known = namesByDefault.get(tools);
+  if (known) return known;
+  const { all } = ClientTools.of(tools);
+  const names = new Set<string>();
+  for (const { flatName, tool } of all.length <= MAX_BOUND_BY_DEFAULT ? all : []) {
+    if (tool.type === "function" && tool.strict === null && isStrict(tool)) names.add(flatName);
+  }
+  namesByDefault.set(tools, names);
+  return names;
+}
+
+const NO_NAMES: ReadonlySet<string> = new Set();
+const namesByDefault = new WeakMap<readonly Tool[], ReadonlySet<string>>();
 
 /** The grammars of a request's custom tools, and which of them constrain the model's output. */
 

@@ -7,6 +7,7 @@ import type { OutputItem } from "./items/registry.ts";
 import { once } from "./items/shapes.ts";
 import { moderationSchemas } from "./moderations.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
+import { withStrictness } from "./strict-functions.ts";
 import { echoTool, normalChoice, tool } from "./tools.ts";
 
 /**
@@ -199,7 +200,7 @@ export function initialResponse(
     conversation: conversation === undefined ? null : { id: conversation },
     instructions: request.instructions ?? null,
     output: [],
-    tools: (request.tools ?? []).map(echoTool),
+    tools: (request.tools ?? []).map((each) => withStrictness(echoTool(each))),
     tool_choice: request.tool_choice ?? "auto",
     parallel_tool_calls: request.parallel_tool_calls ?? true,
     max_output_tokens: request.max_output_tokens ?? null,

@@ -50,13 +50,37 @@ function passes(text: string, schema: unknown, unknown: boolean): boolean {
   }
 }
 
+/**
+ * Why a value certainly does not conform to a schema, in words for whoever made it: the first place that violates it.
+ * Undefined if it may conform.
+ */
+export function violationOf(value: unknown, schema: unknown): string | undefined {
+  const check = new Check(schema, true);
+  try {
+    return check.holds(value, schema, 0) ? undefined : check.violation;
+  } catch (error) {
+    if (error instanceof TooMuchWork) return undefined;
+    throw error;
+  }
+}
+
 class TooMuchWork extends Error {}
+
+/** Most characters of a name or a value in the description of a violation. */
+const MAX_SHOWN = 64;
+
+/** Most values of an enumeration in the description of a violation. */
+const MAX_LISTED = 8;
 
 class Check {
   readonly #root: unknown;
   /** The unknown result. No known keyword negates another one. */
   readonly #unknown: boolean;
   #steps = 0;
+  /** The keys and indices that lead to the value under examination. */
+  readonly #path: (string | number)[] = [];
+  /** The first violation; undefined while there is none. */
+  violation: string | undefined;
 
   constructor(root: unknown, unknown: boolean) {
     this.#root = root;
@@ -71,16 +95,45 @@ class Check {
   holds(value: unknown, schema: unknown, depth: number): boolean {
     this.#work(1);
     if (depth > MAX_DEPTH) return this.#unknown;
-    if (typeof schema === "boolean") return schema;
+    if (typeof schema === "boolean") return schema || this.#violates("is not allowed");
     if (typeof schema !== "object" || schema === null) return this.#unknown;
-    return Object.entries(schema).every(
-      ([keyword, rule]) => ANNOTATIONS.has(keyword) || this.#keeps(value, keyword, rule, schema as Schema, depth + 1),
-    );
+    for (const [keyword, rule] of Object.entries(schema)) {
+      if (ANNOTATIONS.has(keyword) || this.#keeps(value, keyword, rule, schema as Schema, depth + 1)) continue;
+      return this.violation !== undefined ? false : this.#violates(faultOf(keyword, rule));
+    }
+    return true;
+  }
+
+  /** Notes a violation, if it is the first. Gives false. */
+  #violates(fault: string): false {
+    if (this.violation !== undefined) return false;
+    this.#work(this.#path.length);
+    const where = this.#path.length === 0 ? "the value" : `'${shown(pathOf(this.#path))}'`;
+    this.violation = `${where} ${fault}`;
+    return false;
+  }
+
+  /** Examines a part of the value. */
+  #holdsAt(key: string | number, value: unknown, schema: unknown, depth: number): boolean {
+    this.#path.push(key);
+    const holds = this.holds(value, schema, depth);
+    this.#path.pop();
+    return holds;
+  }
+
+  /** Tells whether a value conforms to one of several schemas. Their own violations are not noted: none is meant. */
+  #holdsOne(value: unknown, schemas: readonly unknown[], depth: number): boolean {
+    const before = this.violation;
+    const holds = schemas.some((each) => this.holds(value, each, depth));
+    this.violation = before;
+    return holds;
   }
 
   #keeps(value: unknown, keyword: string, rule: unknown, schema: Schema, depth: number): boolean {
     switch (keyword) {
       case "type":
+        // OpenAPI's way to allow null, which some generators of schemas still write.
+        if (value === null && schema.nullable === true) return true;
         return (Array.isArray(rule) ? rule : [rule]).some((type) => isOfType(value, type) ?? this.#unknown);
       case "enum":
         return Array.isArray(rule) ? rule.some((each) => this.#isSame(value, each)) : this.#unknown;
@@ -93,7 +146,11 @@ class Check {
       case "allOf":
         return Array.isArray(rule) ? rule.every((each) => this.holds(value, each, depth)) : this.#unknown;
       case "anyOf":
-        return Array.isArray(rule) ? rule.some((each) => this.holds(value, each, depth)) : this.#unknown;
+        return Array.isArray(rule) ? this.#holdsOne(value, rule, depth) : this.#unknown;
+      case "oneOf":
+        // A value that conforms to none of them violates it. A value that conforms to several is not found out.
+        if (!Array.isArray(rule) || !this.#unknown) return this.#unknown;
+        return this.#holdsOne(value, rule, depth);
       case "properties":
       case "required":
       case "additionalProperties":
@@ -104,7 +161,7 @@ class Check {
         if (!Array.isArray(value)) return true;
         // With `prefixItems` it is about the items after them; earlier drafts call these a list.
         if (schema.prefixItems !== undefined || Array.isArray(rule)) return this.#unknown;
-        return value.every((each) => this.holds(each, rule, depth));
+        return value.every((each, index) => this.#holdsAt(index, each, rule, depth));
       case "minItems":
       case "maxItems":
         return !Array.isArray(value) || this.#isWithin(value.length, keyword, rule);
@@ -135,15 +192,18 @@ class Check {
     switch (keyword) {
       case "properties":
         if (!isObject(rule)) return this.#unknown;
-        return entries.every(([key, each]) => !Object.hasOwn(rule, key) || this.holds(each, rule[key], depth));
+        return entries.every(([key, each]) => !Object.hasOwn(rule, key) || this.#holdsAt(key, each, rule[key], depth));
       case "required":
         if (!Array.isArray(rule)) return this.#unknown;
         this.#work(rule.length);
-        return rule.every((key) => typeof key === "string" && Object.hasOwn(value, key));
+        return rule.every((key) => {
+          if (typeof key !== "string") return this.#unknown;
+          return Object.hasOwn(value, key) || this.#violates(`has no '${shown(key)}'`);
+        });
       case "additionalProperties": {
         const known = isObject(schema.properties) ? schema.properties : {};
         if (schema.patternProperties !== undefined) return this.#unknown;
-        return entries.every(([key, each]) => Object.hasOwn(known, key) || this.holds(each, rule, depth));
+        return entries.every(([key, each]) => Object.hasOwn(known, key) || this.#holdsAt(key, each, rule, depth));
       }
       default:
         return this.#isWithin(entries.length, keyword, rule);
@@ -176,7 +236,8 @@ class Check {
 
   /** The schema of a local reference (`#/$defs/name`). */
   #resolve(reference: unknown): unknown {
-    if (typeof reference !== "string" || !reference.startsWith("#")) return undefined;
+    // Anything else is another document, or an anchor.
+    if (typeof reference !== "string" || !/^#(?:\/|$)/.test(reference)) return undefined;
     this.#work(reference.length);
     let target = this.#root;
     for (const part of reference.slice(1).split("/").slice(1)) {
@@ -186,6 +247,47 @@ class Check {
     }
     return target;
   }
+}
+
+/** A keyword that a value violates, in words. */
+function faultOf(keyword: string, rule: unknown): string {
+  switch (keyword) {
+    case "type":
+      return `is not of type ${(Array.isArray(rule) ? rule : [rule]).slice(0, MAX_LISTED).join(" or ")}`;
+    case "enum":
+      return `is none of ${listed(rule)}`;
+    case "const":
+      return `is not ${listed([rule])}`;
+    case "anyOf":
+    case "oneOf":
+      return `matches none of the alternatives of '${keyword}'`;
+    default:
+      return `violates '${keyword}'${typeof rule === "number" ? ` (${rule})` : ""}`;
+  }
+}
+
+/** The first of some values. Long texts are cut, and objects left out: a schema may have them by the megabyte. */
+function listed(values: unknown): string {
+  if (!Array.isArray(values)) return "its values";
+  const texts = values.slice(0, MAX_LISTED).map((value: unknown) => {
+    if (typeof value === "string") return JSON.stringify(shown(value));
+    return typeof value === "object" && value !== null ? "…" : String(value);
+  });
+  return values.length > MAX_LISTED ? `${texts.join(", ")}, …` : texts.join(", ");
+}
+
+/** `a.b[0]`. */
+function pathOf(path: readonly (string | number)[]): string {
+  return path
+    .map((key) => (typeof key === "number" ? `[${key}]` : `.${key}`))
+    .join("")
+    .replace(/^\./, "");
+}
+
+/** The beginning of a text, on one line. */
+function shown(text: string): string {
+  const cut = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
+  return cut.replace(/\s+/g, " ").toWellFormed();
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

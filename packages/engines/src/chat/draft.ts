@@ -1,4 +1,5 @@
 import type { Rules } from "@responses-edge/grammar";
+import { isJson } from "@responses-edge/responses-api/json";
 import type { ClientTool } from "@responses-edge/responses-api/tool-names";
 import type { AnswerFormat } from "@responses-edge/turn/contract/answer-format";
 import type { FinishReason, ModelDelta, Prompt, PromptChange } from "@responses-edge/turn/contract/engine";
@@ -7,8 +8,9 @@ import { asJson, type ChatMessage } from "./messages.ts";
 
 /**
  * One answer of a model that may call tools, before it is accepted. A model without a grammar may make mistakes: a call
- * of a tool that was not offered, a call without a name, truncated arguments, an input outside its tool's grammar, text
- * instead of a required call, a final text without its format. The model is then told, and asked again.
+ * of a tool that was not offered, a call without a name, truncated arguments, arguments outside their schema, an input
+ * outside its tool's grammar, text instead of a required call, a final text without its format. The model is then told,
+ * and asked again.
  */
 
 export interface DraftOptions {
@@ -37,9 +39,12 @@ interface DraftCall {
   isOffered: boolean;
   /** Nothing binds its arguments, and nobody here reads them. */
   mayBeCut: boolean;
+  index: number;
   arguments: string[];
-  /** Why it is invalid, judged after this many pieces of its arguments. */
-  judged: { pieces: number; fault: string | undefined } | undefined;
+  /** Why it is invalid, judged after this many pieces of its arguments; and whether they are a whole JSON object. */
+  judged: { pieces: number; fault: string | undefined; isWhole: boolean } | undefined;
+  /** It was shown, and has ended as an incomplete item. */
+  isCut: boolean;
   /** Its deltas, until it is known to be valid. */
   buffered: ModelDelta[];
 }
@@ -56,6 +61,8 @@ export class Draft {
   #refused = false;
   /** Text or a call of the answer has been given, and cannot be withdrawn. */
   hasShown = false;
+  /** A call was shown, because its server binds its arguments to their schema, and they are outside of it. */
+  hasShownInvalid = false;
   #finish: FinishReason | undefined;
 
   constructor(prompt: Prompt, options: DraftOptions) {
@@ -86,6 +93,10 @@ export class Draft {
         case "finish":
           this.#finish = delta.reason;
           break;
+        case "reasoning":
+          if (this.#newest) this.#release(this.#newest, out);
+          out.push(delta);
+          break;
         default:
           out.push(delta);
       }
@@ -100,8 +111,9 @@ export class Draft {
       // The earlier call has ended.
       if (this.#newest) this.#release(this.#newest, out);
       const unnamed = { name: undefined, tool: undefined, isOffered: false, mayBeCut: false };
-      call = { callId: delta.callId, ...unnamed, arguments: [], judged: undefined, buffered: [] };
-      this.#calls.set(delta.index, call);
+      const { callId, index } = delta;
+      call = { callId, index, ...unnamed, arguments: [], judged: undefined, isCut: false, buffered: [] };
+      this.#calls.set(index, call);
       this.#newest = call;
     }
     call.arguments.push(delta.arguments);
@@ -123,8 +135,17 @@ export class Draft {
     else out.push(own);
   }
 
-  /** Gives a call that is valid. */
+  /**
+   * Gives a call that is valid, because something else begins. A call that was shown while it was written is cut where
+   * its arguments are complete and outside their schema: it would be done now.
+   */
   #release(call: DraftCall, out: ModelDelta[]): void {
+    if (!call.mayBeCut && call.isOffered && call.tool) {
+      if (call.isCut || this.#faultOf(call) === undefined || !call.judged?.isWhole) return;
+      call.isCut = true;
+      out.push({ kind: "call_cut", index: call.index });
+      return;
+    }
     if (call.buffered.length === 0 || this.#faultOf(call) !== undefined) return;
     for (const delta of call.buffered) out.push(delta);
     call.buffered = [];
@@ -144,7 +165,10 @@ export class Draft {
       // Truncated output: the beginning of a document is shown, as it would be under the grammar.
       const isShown = !this.#options.format || /^\s*[[{]/.test(this.#said);
       if (this.#calls.size === 0 && isShown) deltas.push(...this.#buffered);
-      for (const { buffered } of this.#calls.values()) for (const delta of buffered) deltas.push(delta);
+      // Only the last call can be truncated.
+      for (const call of this.#calls.values()) {
+        if (call === this.#newest || this.#faultOf(call) === undefined) deltas.push(...call.buffered);
+      }
       deltas.push(finish);
       return deltas;
     }
@@ -153,7 +177,9 @@ export class Draft {
     for (const [index, call] of this.#calls) {
       if (call.isOffered && (!call.tool || this.#faultOf(call) === undefined)) continue;
       wrong.push(call);
-      if (call.isOffered && !call.mayBeCut) deltas.push({ kind: "call_cut", index });
+      if (!call.isOffered || call.mayBeCut) continue;
+      if (!call.isCut) deltas.push({ kind: "call_cut", index });
+      this.hasShownInvalid ||= call.judged?.isWhole === true;
     }
     const [first] = wrong;
     if (first && wrong.length === this.#calls.size) {
@@ -224,7 +250,9 @@ export class Draft {
     if (!call.tool) return undefined;
     const { length: pieces } = call.arguments;
     if (call.judged?.pieces !== pieces) {
-      call.judged = { pieces, fault: callFaultOf(call.tool, call.arguments.join(""), this.#options.rules) };
+      const text = call.arguments.join("");
+      const fault = callFaultOf(call.tool, text, this.#options.rules);
+      call.judged = { pieces, fault, isWhole: fault === undefined || (text.trim() !== "" && isJson(text)) };
     }
     return call.judged.fault;
   }

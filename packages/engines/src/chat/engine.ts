@@ -22,7 +22,7 @@ import { aboveWindow } from "../harmony/output-limit.ts";
 import { dialectOf } from "../model-lists.ts";
 import { statusOf } from "../model-server.ts";
 import { contextWindow } from "../models.ts";
-import { boundRules, refuseBadFormats } from "../offered-tools.ts";
+import { boundRules, refuseBadFormats, strictByDefault } from "../offered-tools.ts";
 import type { ChatConfig } from "../settings.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
@@ -34,7 +34,7 @@ import { asInput, forcedInput } from "./forced-input.ts";
 import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
 import { continuesAfter, resumptionAfter } from "./resumption.ts";
 
-/** How long a server is remembered to parse no calls, in milliseconds. */
+/** How long a server is remembered to parse no calls, or not to bind the arguments of strict functions, in milliseconds. */
 const REMEMBER_MS = 600_000;
 
 /** Error texts of chat templates that want every system message at the beginning, or do not know the role later. */
@@ -89,7 +89,12 @@ export class ChatEngine implements Engine {
     const { text, structured_outputs: outputs, tools } = prompt.request;
     const hasClientTools = ClientTools.of(tools).all.length > 0;
     if ((text?.format != null || outputs != null || hasClientTools) && isBoundByClient(prompt)) {
-      return generateWithClientFaults(prompt, signal, (given) => this.#generate(given, signal));
+      return generateWithClientFaults(prompt, signal, (given) => {
+        if (given.freeInputs && !prompt.freeInputs && strictByDefault(prompt).size > 0) {
+          statusOf(this.#upstream.server.baseUrl).refusedStrictAt = Date.now();
+        }
+        return this.#generate(given, signal);
+      });
     }
     try {
       const isPlain = !dialectOf(this.#upstream.server)?.cutsPrompts && !prompt.request.enable_response_messages;
@@ -97,6 +102,12 @@ export class ChatEngine implements Engine {
     } catch (error) {
       throw error instanceof ApiError && !signal.aborted ? clientFault(error, prompt.request) : error;
     }
+  }
+
+  /** Tells whether functions that are strict by default are sent as strict ones: not to a server that has refused it. */
+  get #bindsByDefault(): boolean {
+    const { refusedStrictAt } = statusOf(this.#upstream.server.baseUrl);
+    return refusedStrictAt === undefined || Date.now() - refusedStrictAt >= REMEMBER_MS;
   }
 
   async #generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
@@ -169,7 +180,11 @@ export class ChatEngine implements Engine {
     dialect: Dialect,
     answer: AsyncIterable<ModelDelta[]>,
   ): AsyncGenerator<ModelDelta[]> {
-    const draft = new Draft(prompt, { ...callsOf(prompt, dialect), ...text });
+    const { ignoredStrictAt } = statusOf(this.#upstream.server.baseUrl);
+    const ignoresStrict = ignoredStrictAt !== undefined && Date.now() - ignoredStrictAt < REMEMBER_MS;
+    // An answer that comes whole is not shown in part.
+    const bindsStrict = dialect.bindsFormat && dialect.choice !== "none" && !ignoresStrict && !prompt.isUnwatched;
+    const draft = new Draft(prompt, { ...callsOf(prompt, bindsStrict), ...text });
     try {
       for await (const deltas of answer) {
         const shown = draft.read(deltas);
@@ -180,7 +195,9 @@ export class ChatEngine implements Engine {
       yield draft.endUnread();
       return;
     }
-    yield draft.end();
+    const last = draft.end();
+    if (draft.hasShownInvalid) statusOf(this.#upstream.server.baseUrl).ignoredStrictAt = Date.now();
+    yield last;
   }
 
   async #answer(
@@ -195,7 +212,7 @@ export class ChatEngine implements Engine {
       : undefined;
     const effort = request.reasoning?.effort;
     const thinkingBudget = effort == null ? undefined : budgets?.[effort];
-    const asked = { ...asking, laterSystemMessages, thinkingBudget };
+    const asked = { ...asking, laterSystemMessages, thinkingBudget, bindsByDefault: this.#bindsByDefault };
     const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
     const options = deliveryOf(prompt, promptTools(prompt).length > 0);
     let response: Response;
@@ -262,7 +279,8 @@ export class ChatEngine implements Engine {
 
   /** Makes the body that has a prompt counted, for the server that gets it. */
   #countRequest(prompt: Prompt, place: Asking["laterSystemMessages"]): BodyFor {
-    return (dialect) => this.#work.run(toCountRequest(prompt, place, this.#plugins, dialect));
+    const asking = { laterSystemMessages: place, bindsByDefault: this.#bindsByDefault };
+    return (dialect) => this.#work.run(toCountRequest(prompt, asking, this.#plugins, dialect));
   }
 
   async inputMessages(prompt: Prompt, signal: AbortSignal): Promise<RawMessage[]> {
@@ -348,18 +366,18 @@ function isOfPlacement(error: unknown): boolean {
 }
 
 /** How a prompt is asked, without the parts that are tried out. */
-type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
+type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget" | "bindsByDefault">;
 
 /**
- * The tools that the client answers, and those of them whose calls are shown while they are written: strict ones, which
- * vLLM constrains, and custom ones without a grammar, whose inputs are long and may be anything.
+ * The tools that the client answers, and those of them whose calls are shown while they are written: strict ones, where
+ * the server constrains them (`bindsStrict`), and custom ones without a grammar, whose inputs are long and may be
+ * anything.
  */
-function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOptions, "format" | "wasTold"> {
+function callsOf(prompt: Prompt, bindsStrict: boolean): Omit<DraftOptions, "format" | "wasTold"> {
   const { request } = prompt;
   const clients = ClientTools.of(request.tools);
   const named = request.tool_choice == null ? undefined : clients.named(request.tool_choice);
   const rules = boundRules(request);
-  const bindsStrict = bindsFormat && choice !== "none";
   const callable = new Set<string>();
   const strict = new Set<string>();
   for (const tool of promptTools(prompt, "callable")) {

@@ -9,7 +9,7 @@ import type { Prompt } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import type { Dialect } from "../dialects/dialect.ts";
 import { spell } from "../dialects/spell.ts";
-import { boundRules, toolsOf } from "../offered-tools.ts";
+import { boundRules, strictByDefault, toolsOf } from "../offered-tools.ts";
 import type { FormatWithTools } from "../settings.ts";
 import { deliveryOf } from "../vllm-stream.ts";
 import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
@@ -33,6 +33,8 @@ export interface Asking {
   bindsFormat: boolean;
   /** No more calls: the final text. */
   finalText?: boolean;
+  /** Functions that are strict by default are sent as strict ones. */
+  bindsByDefault?: boolean;
   /** EBNF of the whole output after the reasoning: the input of a call. */
   inputGrammar?: string;
 }
@@ -85,8 +87,9 @@ export function isContinued(prompt: Prompt): boolean {
 /** The fields that determine the prompt's tokens: shared by generating and measuring. */
 function* promptFields(
   prompt: Prompt,
-  laterSystemMessages: Asking["laterSystemMessages"],
+  { laterSystemMessages, bindsByDefault }: Pick<Asking, "laterSystemMessages" | "bindsByDefault">,
   plugins: Plugins,
+  dialect: Dialect,
 ): Steps<Record<string, unknown>> {
   const { request, replays, items, model } = prompt;
   const { reasoning, instructions = null, chat_template_kwargs: own } = request;
@@ -96,7 +99,10 @@ function* promptFields(
   // vLLM's prefill: an assistant message at the end that was left open, by the client or by an upstream that died.
   const continued = isContinued(prompt);
   const tools: object[] = [];
-  for (const { name, description, parameters, strict } of promptTools(prompt)) {
+  const bindsStrict = bindsByDefault && dialect.bindsFormat && dialect.choice !== "none";
+  const byDefault = bindsStrict ? strictByDefault(prompt) : undefined;
+  for (const { name, description, parameters, strict: asked } of promptTools(prompt)) {
+    const strict = byDefault?.has(name) ? true : asked;
     tools.push({
       type: "function",
       function: {
@@ -125,7 +131,7 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
   const { request } = prompt;
   const body: Record<string, unknown> = { ...request.vllm_fields };
   for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
-  const fields = yield* promptFields(prompt, asking.laterSystemMessages, plugins);
+  const fields = yield* promptFields(prompt, asking, plugins, dialect);
   const effort = request.reasoning?.effort;
   const logprobs = request.include?.includes("message.output_text.logprobs");
   const format = request.text?.format;
@@ -166,7 +172,7 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
 /** The body of the route that counts the same prompt. Throws as `spell` does. */
 export function* toCountRequest(
   prompt: Prompt,
-  laterSystemMessages: MessageOptions["laterSystemMessages"],
+  asking: Pick<Asking, "laterSystemMessages" | "bindsByDefault">,
   plugins: Plugins,
   dialect: Dialect,
 ): Steps<string> {
@@ -174,7 +180,7 @@ export function* toCountRequest(
   const body = {
     ...vllm_fields,
     ...(mm_processor_kwargs != null && { mm_processor_kwargs }),
-    ...(yield* promptFields(prompt, laterSystemMessages, plugins)),
+    ...(yield* promptFields(prompt, asking, plugins, dialect)),
   };
   return JSON.stringify(dialect.fields ? spell(body, dialect, prompt.request) : body);
 }

@@ -18,7 +18,7 @@ import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
 import type { Prompt } from "@responses-edge/turn/contract/engine";
-import { boundRules, toolsOf, withholdsTools } from "../offered-tools.ts";
+import { boundRules, MAX_BOUND_BY_DEFAULT, strictByDefault, toolsOf, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 
 /**
@@ -26,12 +26,6 @@ import type { FunctionNames } from "./function-names.ts";
  * two, once.
  */
 const FEW = 8;
-
-/**
- * Beyond this number of functions, only strict ones are constrained to their schemas, and the others to any JSON
- * object: the model server compiles each schema in some fifty milliseconds.
- */
-const MANY = 128;
 
 /** The parts of a prompt that determine its grammar. */
 type BoundPrompt = Pick<Prompt, "request" | "pluginTools" | "freeInputs" | "onlyOffered">;
@@ -46,7 +40,7 @@ export function boundTo(prompt: BoundPrompt): { answer: "json" | "other" } | und
 }
 
 function isBound(prompt: BoundPrompt): boolean {
-  return bindsContent(prompt) || withholdsTools(prompt);
+  return bindsContent(prompt) || withholdsTools(prompt) || strictByDefault(prompt).size > 0;
 }
 
 /** Tells whether it constrains the content, and not only the recipient. */
@@ -67,7 +61,7 @@ export function countCallable(prompt: BoundPrompt): number {
 /**
  * The value of `structured_outputs` for vLLM; undefined if the output is free. It is set if a function must be called
  * (`tool_choice`) or is strict, a custom tool has a grammar, the answer has a format, or the prompt has tools that may
- * not be called.
+ * not be called. Beyond `MAX_BOUND_BY_DEFAULT` functions, those that are not strict are bound to any JSON object.
  */
 export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames): Record<string, unknown> | undefined {
   const { request } = prompt;
@@ -83,11 +77,14 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   const named = clients.named(choice)?.flatName;
   const called = tools.filter((tool) => named === undefined || tool.name === named);
   const bindsArguments = bindsContent(prompt);
+  const byDefault = strictByDefault(prompt);
   const calls = called.flatMap(({ name, parameters, strict }) => {
     const recipient = functions.recipient(name);
     if (clients.get(name)?.tool.type === "custom") return customCalls(recipient, inputOf(prompt, name));
-    const schema = strict || (bindsArguments && called.length <= MANY) ? parameters : undefined;
-    return functionCalls(recipient, jsonOf(schema ?? { type: "object" }, called.length <= FEW));
+    const isBound = strict || byDefault.has(name) || (bindsArguments && called.length <= MAX_BOUND_BY_DEFAULT);
+    const schema = isBound ? parameters : undefined;
+    const excludes = called.length <= FEW && bindsArguments;
+    return functionCalls(recipient, jsonOf(schema ?? { type: "object" }, excludes));
   });
   const builtins = named === undefined ? namespaces.flatMap(builtinCalls) : [];
   const ends = [...calls, ...builtins, ...(isForced ? [] : answers(answer ?? ANY_TEXT))];

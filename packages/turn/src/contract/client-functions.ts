@@ -1,3 +1,4 @@
+import { violationOf } from "@responses-edge/bounded-io/json-text";
 import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
 import { isJsonObject, type JsonObject, parseArguments } from "@responses-edge/responses-api/json";
 import type { ClientTool } from "@responses-edge/responses-api/tool-names";
@@ -131,9 +132,22 @@ const FAULTS: Readonly<Record<WholeTool["type"], string>> = {
 /** Why a call cannot be made, in words for the model that made it; undefined if it can. */
 export function faultOf(called: ClientTool | undefined, text: string): string | undefined {
   const tool = called?.tool;
-  if (tool && isShownWhole(tool)) return readCall(tool, text) ? undefined : FAULTS[tool.type];
-  if (tool?.type !== "custom") return parseArguments(text) === undefined ? NO_OBJECT : undefined;
-  return customInputOf(text) === undefined ? "the input has broken off, or is not a JSON string." : undefined;
+  if (tool?.type === "custom") {
+    return customInputOf(text) === undefined ? "the input has broken off, or is not a JSON string." : undefined;
+  }
+  if (tool && isShownWhole(tool) && !readCall(tool, text)) return FAULTS[tool.type];
+  const args = parseArguments(text);
+  if (args === undefined) return NO_OBJECT;
+  const schema = tool && schemaOf(tool);
+  const violation = schema && violationOf(args, schema);
+  return violation && `the arguments do not match the tool's schema: ${violation}.`;
+}
+
+/** The client's schema of a tool's arguments; undefined if they may be any JSON object. */
+function schemaOf(tool: ClientTool["tool"]): JsonObject | undefined {
+  if (tool.type === "tool_search") return tool.parameters;
+  // OpenAI's default is a strict function.
+  return tool.type === "function" && tool.strict !== false ? (tool.parameters ?? undefined) : undefined;
 }
 
 /** The fields of a call's item that its arguments give; undefined where the tool cannot be called with them. */

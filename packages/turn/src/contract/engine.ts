@@ -128,7 +128,10 @@ export interface Prompt {
   corrections?: readonly RawMessage[];
   /** The model must give its final text, in the format of the answer, and may not call tools. */
   isFinal?: true;
-  /** The model server refuses the grammars of custom tools, so only the tools' descriptions have them. */
+  /**
+   * The model server refuses the grammars that are made here, of custom tools and of functions that are strict by
+   * default, so only the tools' descriptions have them.
+   */
   freeInputs?: boolean;
   /** Output tokens that this turn has already used of `max_output_tokens`. */
   spentTokens?: number;
