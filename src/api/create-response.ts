@@ -231,7 +231,7 @@ async function keepTurn(
   const { homes, observation } = caller;
   const inConversation = token !== undefined;
   const isStored = request.store !== false || inConversation;
-  const named = isStored || caller.keep ? await work.run(addItemIds(past.input, address, inConversation)) : [];
+  const named = isStored || caller.keep ? await work.run(addItemIds(past.input, address, creation.renamesItems)) : [];
   let outputLength = MAX_CALL_LENGTH;
   if (isStored) {
     const { input: _input, ...fields } = spec.request;

@@ -45,6 +45,11 @@ export interface Creation {
   input: InputItem[];
   /** Tells whether the input is messages with text only. */
   isText: boolean;
+  /**
+   * The items of the input get new ids: those of a conversation do, and where the operator blocks flagged input, because ids tell a
+   * model's output from what clients have sent.
+   */
+  renamesItems: boolean;
   /** The turn that the new one continues. */
   previous: TurnAddress | null;
   conversation: { id: string; address: TurnAddress } | undefined;
@@ -163,6 +168,7 @@ export async function acceptCreate(
     request,
     input,
     isText,
+    renamesItems: conversation !== undefined || config.guard?.input === "block",
     previous,
     conversation,
     address,
@@ -302,7 +308,7 @@ export async function prepareTurn(
   if (length > 0) await scope.expect(() => [...history, ...matched]);
   // Raw messages that a client has kept are found by the id of the input's first item.
   const needsIds = request.previous_input_messages != null || (!isText && needsItemIds(matched));
-  const input = needsIds ? await work.run(addItemIds(matched, address, creation.conversation !== undefined)) : matched;
+  const input = needsIds ? await work.run(addItemIds(matched, address, creation.renamesItems)) : matched;
   const spec = {
     ...address,
     request: accepted,

@@ -56,7 +56,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     parent: creation.previous?.turn ?? null,
     createdAt: creation.createdAt,
     request: { ...rest, ...(tools && { tools }) },
-    input: await new LongWork(tenant).run(addItemIds(input, address, conversation !== undefined)),
+    input: await new LongWork(tenant).run(addItemIds(input, address, creation.renamesItems)),
     model,
     cacheSalt,
     affinity,

@@ -93,7 +93,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const { upstream } = modelAccess;
   const mayHaveTools = request.tools != null || !past.isTextOnly;
   const output = logged?.output ?? [];
-  const moderated = config.guard && moderationOf({ request, tenant: spec.tenant, input: past.input, output }, config);
+  const moderated = config.guard && moderationOf({ ...spec, request, history: past.history, output }, config);
   const engine = modelAccess.engineFor(spec, model, host);
   return new Turn({
     asked: { request, address: spec, model, cacheSalt, createdAt },

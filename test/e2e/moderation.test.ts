@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import type OpenAI from "openai";
 import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
 import { ask as admin, makeKey, startWithKeys } from "./key-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 import { ask, EVERY_WAY, REPEATER, scripts, textOf, WAYS, written } from "./tool-support.ts";
@@ -31,10 +32,12 @@ let guarded: Gateway;
 let hooked: Gateway;
 let openai: OpenAI;
 const asked: Asked[] = [];
+let mcp: McpTestServer;
 /** An answer instead of a judgement. */
 let other: ((asked: Asked) => { status?: number; body?: string } | "lost" | undefined) | undefined;
 
 beforeAll(async () => {
+  mcp = await startMcpServer();
   server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -61,12 +64,20 @@ beforeAll(async () => {
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const own = { GUARD_TIMEOUT_MS: "2000", GUARD_API_KEY: "guards-key" };
   guarded = await startWithKeys({ ...own, GUARD_MODEL: "llama-guard-4", GUARD_BASE_URL: `${url}/v1` });
-  hooked = await startWithKeys({ ...own, GUARD_URL: `${url}/hook`, GUARD_INPUT: "block", GUARD_OUTPUT: "block" });
+  hooked = await startWithKeys({
+    ...own,
+    GUARD_URL: `${url}/hook`,
+    GUARD_INPUT: "block",
+    GUARD_OUTPUT: "block",
+    VLLM_EXTRAS: "all",
+    MCP_SERVERS: mcp.url,
+  });
   openai = guarded.client({ apiKey: (await makeKey(guarded, "acme", { track_usage: true })).value });
 });
 afterAll(async () => {
   await guarded?.close();
   await hooked?.close();
+  await mcp?.close();
   server.close();
   server.closeAllConnections();
 });
@@ -295,6 +306,148 @@ describe("the operator's hook", () => {
       output: { flagged: false },
     });
     expect(asked.slice(-2).map(({ body: { type } }) => type)).toEqual(["input", "output"]);
+  });
+
+  const text = `How do I commit ${BAD}?`;
+  const dataOf = (content: string) => `data:text/plain;base64,${Buffer.from(content).toString("base64")}`;
+  const fileWith = (fields: object) => ({
+    input: [{ role: "user", content: [{ type: "input_file", ...fields }] }],
+  });
+  const call = { type: "function_call", call_id: "call_1", name: "look", arguments: "{}" };
+  const output = { type: "function_call_output", call_id: "call_1", output: "Done." };
+  const look = { type: "function", name: "look", description: "Looks.", parameters: {}, strict: false };
+  const asTool = (more: object) => ({ input: "Hello!", tools: [{ ...look, ...more }] });
+  const properties = { [BAD]: { type: "string" } };
+  const schema = { type: "object", properties, required: [BAD], additionalProperties: false };
+
+  it.each<[what: string, body: object]>([
+    ["a text file in its standard form", fileWith({ filename: "a.txt", file_data: dataOf(text) })],
+    ["a file's name", fileWith({ filename: `${BAD}.txt`, file_data: dataOf("Hello!") })],
+    ["a call's arguments", { input: [{ ...call, arguments: JSON.stringify({ text }) }, output] }],
+    ["a call's output", { input: [call, { ...output, output: text }] }],
+    [
+      "a custom call's input",
+      {
+        input: [
+          { ...call, type: "custom_tool_call", input: text },
+          { ...output, type: "custom_tool_call_output" },
+        ],
+      },
+    ],
+    [
+      "a client's reasoning",
+      {
+        input: [
+          { type: "reasoning", id: "rs_1", summary: [], content: [{ type: "reasoning_text", text }] },
+          { role: "user", content: "Go on." },
+        ],
+      },
+    ],
+    [
+      "an assistant's message",
+      {
+        input: [
+          { role: "assistant", content: text },
+          { role: "user", content: "Go on." },
+        ],
+      },
+    ],
+    ["the instructions", { input: "Hello!", instructions: text }],
+    [
+      "earlier messages in the server's own form",
+      {
+        input: "Hello!",
+        model: REPEATER,
+        previous_input_messages: [{ author: { role: "user" }, content: [{ type: "text", text }] }],
+      },
+    ],
+    ["a tool's name", asTool({ name: BAD })],
+    ["a tool's description", asTool({ description: text })],
+    ["the name of a tool's argument", asTool({ parameters: schema })],
+    [
+      "a tool of a namespace",
+      {
+        input: "Hello!",
+        tools: [{ type: "namespace", name: "n", description: "N.", tools: [{ ...look, description: text }] }],
+      },
+    ],
+    [
+      "the format of the answer",
+      { input: "Hello!", text: { format: { type: "json_schema", name: "n", schema, strict: true } } },
+    ],
+    ["values of the template", { input: "Hello!", chat_template_kwargs: { system: text } }],
+  ])("judges %s", async (_, body) => {
+    const answer = await client.responses.create({ model: "simulator", ...body } as ResponseCreateParamsNonStreaming);
+    expect(answer.incomplete_details).toEqual({ reason: "content_filter" });
+  });
+
+  const goOn = async (fields: object) =>
+    (await client.responses.create({
+      model: "simulator",
+      input: "Go on.",
+      ...fields,
+    } as ResponseCreateParamsNonStreaming)) as Response;
+  const isBlocked = { status: "incomplete", incomplete_details: { reason: "content_filter" }, output: [] };
+
+  it.each([true, false])(
+    "judges items that were put into a conversation before, each once (background: %s)",
+    async (background) => {
+      const harmless = { role: "user" as const, content: "Hello!" };
+      const { id: conversation } = await client.conversations.create({ items: [harmless] });
+      const whole = async (fields: object) => {
+        const { id } = await goOn({ ...fields, background });
+        return eventually(async () => {
+          const response = await client.responses.retrieve(id);
+          return ["queued", "in_progress"].includes(response.status ?? "") ? undefined : response;
+        });
+      };
+      expect((await whole({ conversation })).status).toBe("completed");
+      expect(asked[0]?.body.text).toBe("Hello!\nGo on.");
+      asked.length = 0;
+      expect((await whole({ conversation })).status).toBe("completed");
+      expect(asked[0]?.body.text).toBe("Go on.");
+      await client.conversations.items.create(conversation, { items: [{ role: "user", content: text }] });
+      expect(await whole({ conversation })).toMatchObject(isBlocked);
+    },
+  );
+
+  it("judges a blocked input again with each response that continues it", async () => {
+    const first = await goOn({ input: text });
+    const next = await goOn({ previous_response_id: first.id });
+    expect(next).toMatchObject(isBlocked);
+    expect(await goOn({ previous_response_id: next.id })).toMatchObject(isBlocked);
+  });
+
+  it("judges the input of a response that was only prepared with the first one that continues it, whatever ids it names", async () => {
+    const real = await goOn({ input: "Hello!" });
+    const [message] = real.output;
+    for (const input of [text, [{ role: "user", content: text }, message]]) {
+      const prepared = await goOn({ input, generate: false });
+      expect(await goOn({ previous_response_id: prepared.id })).toMatchObject(isBlocked);
+    }
+  });
+
+  it("judges the tools of an MCP server, and what they put out", async () => {
+    const tools = [
+      { type: "mcp" as const, server_label: "docs", server_url: mcp.url, require_approval: "never" as const },
+    ];
+    const answer = await goOn({ input: "Call docs__add.", tools });
+    expect(answer.output.map(({ type }) => type)).toEqual(["mcp_list_tools", "mcp_call", "message"]);
+    const call = answer.output[1] as Extract<(typeof answer.output)[number], { type: "mcp_call" }>;
+    const inputs = asked.filter(({ body: { type } }) => type === "input").map(({ body }) => body.text ?? "");
+    expect(inputs).toHaveLength(3);
+    expect(inputs[0]).toBe("Call docs__add.");
+    expect(inputs[1]).toContain('"name":"docs__add"');
+    expect(inputs[2]).toContain(call.output);
+  });
+
+  it("judges tools that a turn repeats once", async () => {
+    const tools = [{ ...look, description: "Looks everywhere." }];
+    await goOn({ tools });
+    await goOn({ tools });
+    const inputs = asked.filter(({ body: { type } }) => type === "input").map(({ body }) => body.text);
+    expect(inputs.filter((each) => each?.includes("Looks everywhere."))).toHaveLength(1);
+    expect(inputs.filter((each) => each === "Go on.")).toHaveLength(2);
   });
 
   it("gets a turn's images beside its text", async () => {

@@ -1,4 +1,5 @@
 import { finish, type Steps } from "@responses-edge/bounded-io/long-work";
+import { fileText } from "@responses-edge/responses-api/items/file-text";
 import type { InputPart } from "@responses-edge/responses-api/items/parts";
 import {
   calledId,
@@ -11,7 +12,6 @@ import {
 } from "@responses-edge/responses-api/items/registry";
 import type { Replay } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
-import { fileText } from "../file-text.ts";
 
 /** Items as vLLM's chat completions messages. */
 

@@ -3,6 +3,7 @@ import type { Channel, DeveloperContent, HarmonyMessage, SystemContent } from "@
 import { dropAnalysis, standardHeader } from "@responses-edge/harmony";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { takeImages } from "@responses-edge/responses-api/hosted-tools";
+import { fileText } from "@responses-edge/responses-api/items/file-text";
 import type { ClientCall } from "@responses-edge/responses-api/items/item-type";
 import type { InputPart } from "@responses-edge/responses-api/items/parts";
 import {
@@ -17,7 +18,6 @@ import { ClientTools, flatName } from "@responses-edge/responses-api/tool-names"
 import type { FunctionTool } from "@responses-edge/responses-api/tools";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
-import { fileText } from "../file-text.ts";
 import { toolsOf } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";

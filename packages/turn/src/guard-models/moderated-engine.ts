@@ -3,6 +3,7 @@ import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import type { Engine, ModelDelta, Prompt } from "../contract/engine.ts";
 import { NO_USAGE } from "../response.ts";
 import { GuardFault, type Judged, type Judgement, joined, moderationFields } from "./judgement.ts";
+import type { UnjudgedInput } from "./moderated-text.ts";
 
 /** An engine whose input and output are moderated: OpenAI's `moderation` of a create. */
 
@@ -23,8 +24,10 @@ export interface Moderation {
   modes: { input: ModerationMode | undefined; output: ModerationMode | undefined };
   /** If the guard does not answer, text that it should block passes. */
   failsOpen: boolean;
-  /** The texts and images of the turn's own input. */
-  input: () => Omit<Judged, "side">;
+  /** The input of a prompt that was not judged before. It is asked for in each round. */
+  input: UnjudgedInput;
+  /** Judges tools, which most turns of an agent repeat. Rejects as `judge` does. */
+  judgeTools: (text: string, signal: AbortSignal) => Promise<Judgement>;
   /** The turn's output before a crash. */
   earlier: string;
 }
@@ -45,8 +48,8 @@ export class ModeratedTurn {
   readonly #moderation: Moderation;
   readonly #judgements: Record<Side, Judgement[]> = { input: [], output: [] };
   readonly #faults: Partial<Record<Side, string>> = {};
-  /** The judgement of the input, once it has begun. */
-  #input: Promise<boolean> | undefined;
+  /** Tells whether the input has passed, as far as it is known. */
+  #input = Promise.resolve(true);
   /** Output from before a crash without a judgement. */
   #earlier: string;
 
@@ -96,15 +99,25 @@ export class ModeratedTurn {
     // A summary of the conversation is nobody's answer.
     if (prompt.asksForText) return engine.generate(prompt, signal);
     const { modes } = this.#moderation;
-    this.#input ??=
-      modes.input === undefined
-        ? Promise.resolve(true)
-        : this.#passes({ side: "input", ...this.#moderation.input() }, signal);
+    if (modes.input !== undefined) this.#judgeInput(prompt, signal);
     // A score is waited for at the end.
     this.#input.catch(() => {});
     if (modes.input === "block" && !(await this.#input)) return blocked(prompt, 0);
     const source = await engine.generate(prompt, signal);
     return this.#judged(source, prompt, signal);
+  }
+
+  /** Begins to judge what is new in the prompt. */
+  #judgeInput(prompt: Prompt, signal: AbortSignal): void {
+    const { input, judge, judgeTools } = this.#moderation;
+    const judgements = input.items(prompt).map((each) => {
+      const judged = { side: "input", ...each } as const;
+      return this.#passes("input", () => judge(judged, signal), signal);
+    });
+    const tools = input.tools(prompt);
+    if (tools !== "") judgements.push(this.#passes("input", () => judgeTools(tools, signal), signal));
+    if (judgements.length > 0)
+      this.#input = Promise.all([this.#input, ...judgements]).then((all) => all.every(Boolean));
   }
 
   async *#judged(
@@ -127,7 +140,8 @@ export class ModeratedTurn {
       if (mode === undefined || unjudged === "") return true;
       unjudged = unjudged.slice(length);
       if (isHeld) context = text.slice(-CONTEXT_LENGTH);
-      return (await this.#passes({ side: "output", text }, signal)) || !isHeld;
+      const judgement = () => this.#moderation.judge({ side: "output", text }, signal);
+      return (await this.#passes("output", judgement, signal)) || !isHeld;
     };
     for await (const batch of source) {
       for (const delta of batch) {
@@ -157,11 +171,10 @@ export class ModeratedTurn {
   }
 
   /** Judges a side. False where it is flagged. Throws the 503 of a guard that cannot be asked where it should block. */
-  async #passes(judged: Judged, signal: AbortSignal): Promise<boolean> {
-    const { side } = judged;
-    const { judge, modes, failsOpen } = this.#moderation;
+  async #passes(side: Side, judge: () => Promise<Judgement>, signal: AbortSignal): Promise<boolean> {
+    const { modes, failsOpen } = this.#moderation;
     try {
-      const judgement = await judge(judged, signal);
+      const judgement = await judge();
       this.#judgements[side].push(judgement);
       return !judgement.flagged;
     } catch (error) {

@@ -1,4 +1,4 @@
-import type { InputPart } from "@responses-edge/responses-api/items/parts";
+import type { InputPart } from "./parts.ts";
 
 /**
  * The text of a file for the model, under the file's name: the text that was read when its request was accepted, or its
