@@ -116,7 +116,11 @@ export const telemetry = {
       headerSecret().optional(),
       "Secret. The token that `/metrics` requires. It is required unless `ALLOW_ANONYMOUS` serves everybody.",
     ),
-    metricsByTenant: variable("PROMETHEUS_TENANTS", flag(), "`true` adds the tenant to the labels of `/metrics`."),
+    metricsByTenant: variable(
+      "PROMETHEUS_TENANTS",
+      flag(),
+      "`true` adds the tenant to the labels of the metrics of responses, their time and their tokens at `/metrics`.",
+    ),
   },
 } satisfies Section;
 

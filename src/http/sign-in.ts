@@ -106,7 +106,8 @@ async function finish(request: Request, config: SignInConfig, jwt: JwtConfig): P
   const code = answer.get("code");
   if (code === null || (answer.get("iss") ?? jwt.issuer) !== jwt.issuer) return "refused";
   const claims = await claimsFor(code, login.verifier, config, jwt);
-  if (claims.nonce !== login.nonce) return "refused";
+  // OpenID Connect Core §2 requires `sub`, which names the user in the audit log.
+  if (claims.nonce !== login.nonce || !claims.sub) return "refused";
   // A token for several audiences must be issued to this client.
   if (Array.isArray(claims.aud) && claims.aud.length > 1 && claims.azp !== config.clientId) return "refused";
   try {

@@ -77,8 +77,11 @@ export const metrics = [
       const totals = config.telemetry && telemetryOf(config.telemetry).totals;
       if (!totals) throw unknownUrl(context);
       const { meter, gauges } = await allMetrics(config, context.env, totals);
+      const isGzipped = /\bgzip\b/.test(context.req.header("accept-encoding") ?? "");
+      // The runtime compresses a body with this header.
       return context.body(prometheusText(INSTRUMENTS, meter, gauges), 200, {
         "content-type": PROMETHEUS_CONTENT_TYPE,
+        ...(isGzipped && { "content-encoding": "gzip" }),
       });
     },
   }),

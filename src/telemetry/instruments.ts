@@ -155,3 +155,12 @@ export const INSTRUMENTS: readonly Instrument[] = [
   INGESTED_CHUNKS,
   EXPORTS_DROPPED,
 ];
+
+/**
+ * The metrics that have the tenant where `PROMETHEUS_TENANTS` asks for it: its responses, their time and their tokens. The others are
+ * about this server, and would have thousands of series.
+ */
+export const OF_TENANTS: ReadonlySet<Instrument> = new Set([
+  ...[RESPONSES, CLIENT_TOKEN_USAGE, CACHED_TOKENS, REASONING_TOKENS, SERVER_REQUEST_DURATION],
+  SERVER_TIME_TO_FIRST_TOKEN,
+]);

@@ -17,7 +17,7 @@ import {
 import { type Measurements, newMeasurements } from "@responses-edge/turn/contract/measurements";
 import type { TelemetryConfig } from "../config/index.ts";
 import { AnalyticsWriter } from "./analytics.ts";
-import { EXPORTS_DROPPED, SCOPE } from "./instruments.ts";
+import { EXPORTS_DROPPED, OF_TENANTS, SCOPE } from "./instruments.ts";
 import { recordMetrics } from "./metrics.ts";
 import { spansOf } from "./spans.ts";
 import { isLogged, type RequestFacts, type Transport, toWideEvent, type WideEvent } from "./wide-event.ts";
@@ -86,7 +86,7 @@ export class Telemetry {
     if (this.totals || this.#deltas) {
       const tenant = this.config.prometheus?.byTenant ? event.tenant : undefined;
       recordMetrics(event, measured, (instrument, attributes, value) =>
-        this.#record(instrument, attributes, value, tenant),
+        this.#record(instrument, attributes, value, OF_TENANTS.has(instrument) ? tenant : undefined),
       );
     }
   }

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { exportJWK, generateKeyPair } from "jose";
+import { decodeJwt, exportJWK, generateKeyPair, SignJWT } from "jose";
 import Provider from "oidc-provider";
 
 /** A user's claims. */
@@ -17,6 +17,8 @@ export const CLIENT = { id: "console", secret: "s3cret/with+signs" };
 export class OidcIssuer {
   user: IssuerUser = { sub: "eve@acme.dev", org: "acme" };
   isRefusing = false;
+  /** It leaves `sub` out of ID tokens, against the specification. */
+  hidesSubject = false;
   readonly url: string;
   readonly #server: Server;
 
@@ -59,6 +61,14 @@ export class OidcIssuer {
         await grant.save();
         return grant;
       },
+    });
+    provider.use(async (context, next) => {
+      await next();
+      const { id_token: token } = (context.body ?? {}) as { id_token?: string };
+      if (!issuer.hidesSubject || token === undefined) return;
+      const { sub: _, ...claims } = decodeJwt(token);
+      const signed = await new SignJWT(claims).setProtectedHeader({ alg: "ES256", kid: "one" }).sign(privateKey);
+      context.body = { ...(context.body as object), id_token: signed };
     });
     const answer = provider.callback();
     handle = async (request, response) => {

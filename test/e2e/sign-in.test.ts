@@ -173,7 +173,7 @@ describe("a signed-in user", () => {
 });
 
 describe("nobody is signed in", () => {
-  it("whom the issuer refuses, or gives neither a tenant nor a role", async () => {
+  it("whom the issuer refuses, does not name, or gives neither a tenant nor a role", async () => {
     issuer.isRefusing = true;
     const refused = new Browser();
     expect(await refused.signIn()).toContain("/?sign-in=refused");
@@ -181,7 +181,12 @@ describe("nobody is signed in", () => {
     issuer.user = { sub: "nobody@acme.dev", groups: ["others"] };
     const nobody = new Browser();
     expect(await nobody.signIn()).toContain("/?sign-in=no_access");
-    for (const browser of [refused, nobody]) expect(browser.cookie("responses_edge_session")).toBeUndefined();
+    issuer.user = { sub: "eve@acme.dev", org: "acme" };
+    issuer.hidesSubject = true;
+    const nameless = new Browser();
+    expect(await nameless.signIn()).toContain("/?sign-in=refused");
+    issuer.hidesSubject = false;
+    for (const browser of [refused, nobody, nameless]) expect(browser.cookie("responses_edge_session")).toBeUndefined();
   });
 
   it("with another browser's answer, or with the same answer twice", async () => {

@@ -389,6 +389,14 @@ describe("metrics", () => {
   const scrape = (headers: Record<string, string> = { authorization: "Bearer scrape-me" }) =>
     fetch(`${gateway.url}/metrics`, { headers });
 
+  it("are compressed for a client that takes gzip, as Prometheus does", async () => {
+    const answer = await scrape({ authorization: "Bearer scrape-me", "accept-encoding": "gzip" });
+    expect(answer.headers.get("content-encoding")).toBe("gzip");
+    expect(await answer.text()).toContain("# TYPE responses_edge_responses_total counter");
+    const plain = await scrape({ authorization: "Bearer scrape-me", "accept-encoding": "identity" });
+    expect(plain.headers.get("content-encoding")).toBeNull();
+  });
+
   it("reach the collector as deltas, with the bounds of the conventions", async () => {
     receiver.points.length = 0;
     const { usage } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!" });

@@ -309,6 +309,18 @@ describe.concurrent("a vector store", () => {
     expect(await openai.files.retrieve(fileId)).toMatchObject({ id: fileId });
   });
 
+  it("refuses filters with too many levels, and says how many there may be", async () => {
+    const store = await openai.vectorStores.create({});
+    let filters: object = { type: "eq", key: "a", value: 1 };
+    for (let level = 0; level < 7; level += 1) {
+      await openai.vectorStores.search(store.id, { query: "a", filters } as never);
+      filters = { type: "and", filters: [filters] };
+    }
+    const answer = openai.vectorStores.search(store.id, { query: "a", filters } as never);
+    const message = expect.stringContaining("Expected at most 6 levels of 'and' and 'or'.");
+    await expectError(Promise.resolve(answer), 400, { param: `filters${".filters[0]".repeat(6)}.filters`, message });
+  });
+
   it.each([
     [{ query: "" }, "query"],
     [{ query: [] }, "query"],

@@ -27,15 +27,19 @@ export type AttributeFilter = Comparison | { type: "and" | "or"; filters: Attrib
 
 type Compound = z.ZodObject<{ type: z.ZodEnum<{ and: "and"; or: "or" }>; filters: z.ZodType<AttributeFilter[]> }>;
 
+/** Fits no filter, and says why. */
+const tooDeep = z.object({
+  type: z.enum(["and", "or"]),
+  filters: z.unknown().refine(() => false, `Expected at most ${MAX_DEPTH} levels of 'and' and 'or'.`),
+}) as unknown as Compound;
+
 /**
  * Joined filters with this many levels of `and` and `or`. The description allows any depth, so that generators make one
  * type.
  */
 function compoundOf(depth: number): Compound {
-  const inner: z.ZodType<AttributeFilter> =
-    depth === 1
-      ? z.discriminatedUnion("type", comparison)
-      : z.discriminatedUnion("type", [...comparison, compoundOf(depth - 1)]);
+  if (depth === 0) return tooDeep;
+  const inner: z.ZodType<AttributeFilter> = z.discriminatedUnion("type", [...comparison, compoundOf(depth - 1)]);
   const described = describedAs(inner, () => z.union([...comparison, compound]));
   return z.object({ type: z.enum(["and", "or"]), filters: list(described, { min: 1, max: MAX_FILTERS }) });
 }

@@ -214,17 +214,37 @@ describe("telemetry", () => {
     expect(exports).toEqual([]);
   });
 
-  it("has tenants in metrics only if configured", () => {
+  it("has tenants in metrics only if configured, and only in those of responses", () => {
     for (const [asked, expected] of [
       ["false", []],
       ["true", ["acme", "other"]],
     ] as const) {
       const telemetry = start({ PROMETHEUS_METRICS: "true", PROMETHEUS_TENANTS: asked });
-      for (const tenant of ["acme", "other"]) observe(telemetry, tenant).answered(200);
-      const tenants = telemetry.totals
-        ?.read()
-        .flatMap(([, all]) => all.flatMap(({ attributes }) => attributes.tenant ?? []));
-      expect(tenants).toEqual(expected);
+      for (const tenant of ["acme", "other"]) {
+        const observation = observe(telemetry, tenant);
+        const model = { name: "m", upstream: "m", engine: "chat" } as const;
+        const settings = { maxTokens: undefined, temperature: undefined, topP: undefined };
+        const turn = {
+          model,
+          isOperatorsModel: true,
+          responseId: "r",
+          conversation: undefined,
+          isStored: true,
+          settings,
+        };
+        const tokens = { input: 1, cached: 0, output: 1, reasoning: 0 };
+        Object.assign(observation.measured, { turn, end: { status: "completed", error: undefined, tokens } });
+        observation.answered(200);
+      }
+      const all = telemetry.totals?.read() ?? [];
+      const tenantsOf = (name: string) =>
+        all.flatMap(([instrument, series]) =>
+          instrument.name === name ? series.flatMap(({ attributes }) => attributes.tenant ?? []) : [],
+        );
+      expect(tenantsOf("responses_edge.responses")).toEqual(expected);
+      expect(tenantsOf("gen_ai.server.request.duration")).toEqual(expected);
+      expect(all.map(([{ name }]) => name)).toContain("http.server.request.duration");
+      expect(tenantsOf("http.server.request.duration")).toEqual([]);
     }
   });
 
