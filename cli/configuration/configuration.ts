@@ -67,8 +67,27 @@ export function readChangedFile(environment: Environment, variables: TextVariabl
   const mistakes = written.isUnreadable
     ? written.mistakes
     : inFile(written, [...written.mistakes, ...settingsMistakes, ...keySourceMistakes(all), ...mistakesOf(all)]);
-  return { file, mistakes, settings, placed: (found: readonly string[]) => inFile(written, found) };
+  return { file, all, mistakes, settings, placed: (found: readonly string[]) => inFile(written, found) };
 }
+
+/**
+ * The keys and model servers that a change takes away, in words, where these are all or most of them: an editor or a copy that has
+ * stopped in the middle of the file does that, too. Undefined for another change.
+ */
+export function lossOf(before: TextVariables, after: TextVariables): string | undefined {
+  const lost = Object.entries(COUNTED).flatMap(([what, count]) => {
+    const [had, has] = [count(before), count(after)];
+    return has * 2 < had ? [`${had - has} of ${had} ${what}`] : [];
+  });
+  return lost.length === 0 ? undefined : lost.join(" and ");
+}
+
+const COUNTED: Readonly<Record<string, (variables: TextVariables) => number>> = {
+  keys: ({ API_KEYS = "", ADMIN_KEY = "" }) => [API_KEYS, ADMIN_KEY].join().split(",").filter(Boolean).length,
+  "model servers": ({ VLLM_BASE_URL, UPSTREAMS }) => {
+    return Number(VLLM_BASE_URL !== undefined) + Object.keys(JSON.parse(UPSTREAMS ?? "{}") ?? {}).length;
+  },
+};
 
 /**
  * The mistake of an environment without a source of keys: a forgotten variable must not open the server to everybody.

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { TextVariables } from "../../src/config/index.ts";
 import { checkKind } from "../cluster/cluster.ts";
 import { watchFiles } from "../configuration/config-file.ts";
-import { readChangedFile, readConfiguration } from "../configuration/configuration.ts";
+import { lossOf, readChangedFile, readConfiguration } from "../configuration/configuration.ts";
 import { Discovery } from "../configuration/discovery.ts";
 import { backendOf, type Environment, keySourcesOf, sealingOf, variableFiles } from "../configuration/environment.ts";
 import type { ServeSettings } from "../configuration/serve-settings.ts";
@@ -20,6 +20,9 @@ import { serviceManager } from "./service-manager.ts";
 import { untilStopped } from "./signals.ts";
 import { Workers } from "./workers.ts";
 
+/** How long a file without most of its keys or servers must stay so before it takes effect. Milliseconds. */
+const SECOND_LOOK_MS = 10_000;
+
 /**
  * `serve`: the Worker on plain workerd, for production. Resolves when it was stopped and all requests have ended, or
  * timed out. Throws a Refusal if it does not start, or the Worker's process dies.
@@ -27,7 +30,7 @@ import { Workers } from "./workers.ts";
 export async function serve(environment: Environment): Promise<void> {
   const configuration = readConfiguration(environment);
   const { settings, variables, all, warnings } = configuration;
-  let { file } = configuration;
+  let { file, all: applied } = configuration;
   const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
   // The server goes on when the reader of its log has gone.
@@ -81,7 +84,7 @@ export async function serve(environment: Environment): Promise<void> {
       manager.reloading();
       try {
         await workers.replaceWorkers(reason, quarantines);
-        if (environment.CONFIG_FILE) ({ file } = readChangedFile(environment, variables));
+        if (environment.CONFIG_FILE) ({ file, all: applied } = readChangedFile(environment, variables));
         if (discovery.isUsed) tellDiscovered(await putInForce(file));
       } catch (error) {
         const why = error instanceof Error ? error.message : error;
@@ -104,9 +107,19 @@ export async function serve(environment: Environment): Promise<void> {
     let watched = keyPair;
     let watch = watchFiles(Object.values(keyPair ?? {}), onRenewal);
     using _pair = { [Symbol.dispose]: () => watch[Symbol.dispose]() };
-    const reread = async () => {
+    let second: NodeJS.Timeout | undefined;
+    using _second = { [Symbol.dispose]: () => clearTimeout(second) };
+    const reread = async (isSecond = false) => {
       if (signal.aborted) return;
+      clearTimeout(second);
       const changed = readChangedFile(environment, variables);
+      const loss = changed.mistakes.length > 0 || isSecond ? undefined : lossOf(applied, changed.all);
+      if (loss !== undefined) {
+        const when = `if it stays so for ${SECOND_LOOK_MS / 1000} s, or at once by a reload`;
+        tell("warn", `The configuration file no longer has ${loss}. This takes effect ${when}.`);
+        second = setTimeout(onChange, SECOND_LOOK_MS, true);
+        return;
+      }
       const mistakes = changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await putInForce(changed.file));
       if (mistakes.length > 0) {
         const faults = mistakes.map((mistake) => `  ${mistake}`).join("\n");
@@ -115,7 +128,7 @@ export async function serve(environment: Environment): Promise<void> {
         });
         return;
       }
-      ({ file } = changed);
+      ({ file, all: applied } = changed);
       tell("info", "The configuration file has changed, and was applied.");
       const { keyPair: pair } = changed.settings;
       if (!isDeepStrictEqual(pair, watched)) {
@@ -128,8 +141,10 @@ export async function serve(environment: Environment): Promise<void> {
       inForce = changed.settings;
     };
     const { CONFIG_FILE: path } = environment;
-    const onChange = () =>
-      reread().catch((error: unknown) => tell("warn", `The configuration file could not be applied (${error}).`));
+    const onChange = (isSecond = false) =>
+      reread(isSecond).catch((error: unknown) =>
+        tell("warn", `The configuration file could not be applied (${error}).`),
+      );
     using _watching = path ? watchFiles([resolve(path)], onChange) : undefined;
     using _secrets = watchFiles(variableFiles(environment), onRenewal);
     const installed = cluster ? [] : installedFiles();

@@ -2,6 +2,7 @@ import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { sha256 } from "./key-support.ts";
 import { cleanUp, newFolder, run, start } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
@@ -84,6 +85,38 @@ describe("a file that changes during requests", () => {
     isOver = true;
     await traffic;
     expect(new Set(statuses)).toEqual(new Set([200]));
+    served.child.kill("SIGTERM");
+    expect(await served.exited).toBe(0);
+  });
+});
+
+describe("a file that loses most of its keys, as one that is half written", () => {
+  it("waits for a second look, or for a reload", async () => {
+    const path = join(newFolder(), "edge.yaml");
+    const names = ["one", "two", "three", "four", "five"];
+    const entries = names.map((name) => `  - ${name}:${sha256(`key-of-${name}`)}\n`);
+    const head = `upstreams:\n  a:\n    url: ${a?.url}/v1\napi_keys:\n`;
+    writeFileSync(path, head + entries.join(""));
+    const served = await start({ CONFIG_FILE: path, STATE_DIRECTORY: newFolder() });
+    const status = async (name: string) => {
+      const headers = { authorization: `Bearer key-of-${name}` };
+      return (await fetch(`${served.url}/v1/models`, { headers })).status;
+    };
+    const said = (text: string) => eventually(() => served.output().includes(text));
+    writeFileSync(path, head + entries.slice(0, 1).join(""));
+    await said("The configuration file no longer has 4 of 5 keys.");
+    expect(await status("five")).toBe(200);
+    served.child.kill("SIGHUP");
+    await said("Another process serves (SIGHUP)");
+    await eventually(async () => (await status("five")) === 401);
+    expect(await status("one")).toBe(200);
+    writeFileSync(path, head + entries.join(""));
+    await said("has changed, and was applied");
+    expect(await status("five")).toBe(200);
+    writeFileSync(path, head + entries.slice(0, 2).join(""));
+    await said("The configuration file no longer has 3 of 5 keys.");
+    await eventually(async () => (await status("five")) === 401, 60_000);
+    expect(served.output().split("has changed, and was applied")).toHaveLength(3);
     served.child.kill("SIGTERM");
     expect(await served.exited).toBe(0);
   });
