@@ -35,7 +35,7 @@ export function shownError(error: unknown): ApiError {
 /** Faults of a model server that is gone, or overloaded without saying for how long. It may be back soon. */
 const AWAY = new Set([
   ...["upstream_unreachable", "upstream_connection_lost", "upstream_engine_dead", "upstream_aborted"],
-  ...["server_is_overloaded", "no_model"],
+  ...["server_is_overloaded", "no_model", "model_server_unknown"],
 ]);
 
 /** The headers of an error as the client gets them, with `Retry-After` for a model server that is gone. */

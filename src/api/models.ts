@@ -1,12 +1,25 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { EngineName } from "@responses-edge/turn/contract/engine";
 import { ModelAccess } from "../assembly/model-access.ts";
-import { listModels as list } from "../assembly/model-server.ts";
+import { learnModel, listModels as list } from "../assembly/model-server.ts";
 import { mayUseModel } from "./policy.ts";
 import type { Caller } from "./transport.ts";
 
-/** A model as `/v1/models` shows it, with the further fields that vLLM gives. */
-export type ModelCard = Awaited<ReturnType<typeof list>>[number];
+/** A model as its server shows it. Its fields may be anything, such as the command line of the server. */
+type ModelCard = Awaited<ReturnType<typeof list>>[number];
+
+/** A model as `/v1/models` shows it: OpenAI's fields, and those of vLLM that the API's description has. */
+export interface ShownModel {
+  id: string;
+  object: "model";
+  /** Unix seconds. */
+  created: number;
+  owned_by: string;
+  root?: string;
+  parent?: string | null;
+  /** The context window, in tokens. */
+  max_model_len?: number | null;
+}
 
 type Asker = Pick<Caller, "config" | "signal" | "identity">;
 
@@ -14,14 +27,36 @@ type Asker = Pick<Caller, "config" | "signal" | "identity">;
  * The models of vLLM and the configured aliases that the caller may use. Throws the ApiError of a model server that
  * does not list its models.
  */
-export async function listModels({ config, signal, identity }: Asker): Promise<ModelCard[]> {
+export async function listModels(caller: Asker): Promise<ShownModel[]> {
+  return (await cardsFor(caller)).map(shown);
+}
+
+async function cardsFor({ config, signal, identity }: Asker): Promise<ModelCard[]> {
   const cards = await list(config, signal);
   return cards.filter(({ id }) => mayUseModel(identity, id));
 }
 
+function shown({ id, created, owned_by, root, parent, max_model_len: length }: ModelCard): ShownModel {
+  return {
+    id,
+    object: "model",
+    created: Number.isInteger(created) ? created : 0,
+    owned_by: typeof owned_by === "string" ? owned_by : "",
+    ...(typeof root === "string" && { root }),
+    ...((typeof parent === "string" || parent === null) && { parent }),
+    ...((Number.isInteger(length) || length === null) && { max_model_len: length }),
+  };
+}
+
 /** One of these models. Throws the 404 of any other name. */
-export async function retrieveModel(caller: Asker, id: string): Promise<ModelCard> {
-  const card = (await listModels(caller)).find((model) => model.id === id);
+export async function retrieveModel(caller: Asker, id: string): Promise<ShownModel> {
+  const find = async () => (await listModels(caller)).find((model) => model.id === id);
+  let card = await find();
+  if (!card) {
+    // It may be new.
+    await learnModel(caller.config, id, caller.signal);
+    card = await find();
+  }
   if (card) return card;
   const message = `The model '${id}' does not exist.`;
   throw new ApiError({ status: 404, message, param: "model", code: "model_not_found" });
@@ -43,7 +78,7 @@ export interface CodexModel {
 /** The models that clients may name. Throws the ApiError of a model server that does not list its models. */
 export async function listCodexModels(caller: Pick<Caller, "config" | "signal" | "identity">): Promise<CodexModel[]> {
   const { config, signal } = caller;
-  const cards = await listModels(caller);
+  const cards = await cardsFor(caller);
   return Promise.all(
     cards.map(async (card, index) => {
       const { engine } = await new ModelAccess(config, "").resolve(card.id, signal);

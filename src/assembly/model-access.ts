@@ -2,7 +2,7 @@ import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { blameFor } from "@responses-edge/engines/blame";
 import { ChatEngine } from "@responses-edge/engines/chat/engine";
 import { HarmonyEngine } from "@responses-edge/engines/harmony/engine";
-import { learnModels } from "@responses-edge/engines/model-lists";
+import { learnModels } from "@responses-edge/engines/model-names";
 import type { Body } from "@responses-edge/engines/model-server";
 import { modelOf, type RoutedModel, resolveModel } from "@responses-edge/engines/models";
 import { targetOf } from "@responses-edge/engines/routes";

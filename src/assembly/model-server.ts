@@ -1,5 +1,6 @@
 import type { DialectName } from "@responses-edge/engines/dialects/dialect";
 import { dialectOf, fetchModels } from "@responses-edge/engines/model-lists";
+import { learnModels } from "@responses-edge/engines/model-names";
 import { type ModelServer, sawNoAnswer } from "@responses-edge/engines/model-server";
 import { listModels as list, type ModelCard } from "@responses-edge/engines/models";
 import {
@@ -24,6 +25,11 @@ export type { BoardReport } from "@responses-edge/engines/pool/board-view";
 /** The models that clients may name. Throws ApiError as the upstream does. */
 export function listModels(config: Config, signal: AbortSignal): Promise<ModelCard[]> {
   return list(config, new Upstream(config), signal);
+}
+
+/** Asks for the lists of models again if none has this name. Rejects only with the reason of an aborted `signal`. */
+export function learnModel(config: Config, name: string, signal: AbortSignal): Promise<void> {
+  return learnModels(new Upstream(config).servers, name, signal);
 }
 
 /** Asks every model server how it is, for the board. Does not throw. */

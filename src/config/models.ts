@@ -108,6 +108,12 @@ export const models = {
       jsonMap(z.enum(ENGINES), '{"model":"harmony"}'),
       'JSON: `{"my-model":"harmony"}` or `"chat"`, for a model whose name and root do not show whether it is gpt-oss.',
     ),
+    /** By vLLM's name of the model. */
+    contextWindows: variable(
+      "CONTEXT_WINDOWS",
+      jsonMap(z.int().positive(), '{"model":131072}'),
+      'JSON: context windows in tokens, such as `{"llama3.2":8192}`: for a model whose server does not report its window (Ollama), or to use less of it.',
+    ),
     codexModels: variable(
       "CODEX_MODELS",
       jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),

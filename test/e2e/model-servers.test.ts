@@ -311,6 +311,16 @@ it("tells, from SGLang's sum of both, whether the prompt or the output is too lo
   expect(bodies("sglang")).toHaveLength(1);
 });
 
+it("lists models of every kind with the fields of OpenAI and vLLM, and no others of their servers", async () => {
+  const shown = new Set(["id", "object", "created", "owned_by", "root", "parent", "max_model_len"]);
+  const { data } = await fleet.openai.models.list();
+  expect(data.map(({ owned_by }) => owned_by)).toEqual(expect.arrayContaining(["llamacpp", "sglang", "library"]));
+  expect(data.flatMap((model) => Object.keys(model)).filter((field) => !shown.has(field))).toEqual([]);
+  expect(await fleet.openai.models.retrieve("llamacpp")).toEqual({
+    ...{ id: "llamacpp", object: "model", created: expect.any(Number), owned_by: "llamacpp", max_model_len: WINDOW },
+  });
+});
+
 describe("the models of an SGLang that answers for any name", () => {
   it.each(["tuned", "base:other", "other"])("are those of its list (%s)", async (model) => {
     expect(await refusal({ model, input: "x" })).toMatchObject({ status: 400, code: "model_not_found" });

@@ -91,7 +91,13 @@ let open: WorkerdProcess;
 let closed: WorkerdProcess;
 beforeAll(async () => {
   witness = await startWitness();
-  const variables = { VLLM_BASE_URL: witness.url, API_KEYS, VLLM_API_KEY: "key-of-vllm", MAX_REQUEST_BYTES: "100000" };
+  const variables = {
+    VLLM_BASE_URL: witness.url,
+    UPSTREAM_DIALECT: "vllm",
+    API_KEYS,
+    VLLM_API_KEY: "key-of-vllm",
+    MAX_REQUEST_BYTES: "100000",
+  };
   [open, closed] = await Promise.all([
     startWorkerd({ ...variables, PASSTHROUGH_ENDPOINTS: "all", MODEL_ALIASES: '{"alias":"qwen3"}' }),
     startWorkerd({ ...variables, PASSTHROUGH_ENDPOINTS: "embeddings" }),

@@ -7,7 +7,12 @@ let servers = 0;
 
 /** A model server with these cards, and the number of requests for them. */
 function serving(cards: object[], variables: Partial<Variables> = {}) {
-  const config = loadConfig({ VLLM_BASE_URL: `http://vllm-${servers++}/v1`, ALLOW_ANONYMOUS: "true", ...variables });
+  const config = loadConfig({
+    VLLM_BASE_URL: `http://vllm-${servers++}/v1`,
+    ALLOW_ANONYMOUS: "true",
+    UPSTREAM_DIALECT: "vllm",
+    ...variables,
+  });
   let asked = 0;
   const fetch = async () => {
     asked += 1;

@@ -15,7 +15,8 @@ const MODEL = "qwen3";
 
 /** The answers of a server that has the models. */
 function having(...models: string[]): Answer {
-  return (path) => (path === "/v1/models" ? Response.json({ data: models.map((id) => ({ id })) }) : Response.json({}));
+  const data = models.map((id) => ({ id, owned_by: "vllm" }));
+  return (path) => (path === "/v1/models" ? Response.json({ data }) : Response.json({}));
 }
 
 /** The same answers, except to requests for the model. */
@@ -82,7 +83,8 @@ describe("one server alone", () => {
     const fleet = fleetOf({ a: status(503, {}, { "retry-after": "7" }) });
     await expect(ask(fleet.upstream())).rejects.toMatchObject({ status: 503, headers: { "retry-after": "7" } });
     expect(fleet.asked).toEqual(["a"]);
-    expect(fleet.lists).toEqual([]);
+    // For its kind.
+    expect(fleet.lists).toEqual(["a"]);
   });
 
   it("gets no requests for models other than the operator's list", async () => {
@@ -469,7 +471,7 @@ describe("the models of several servers", () => {
     const unknown = silent(() =>
       Response.json({ error: { message: "The model `qwen3` does not exist." } }, { status: 404 }),
     );
-    const fleet = fleetOf({ a: unknown, b: silent(healthy) });
+    const fleet = fleetOf({ a: unknown, b: silent(healthy) }, { UPSTREAM_DIALECT: "vllm" });
     const serverKey = serverKeyFor("a", fleet);
     await (await ask(fleet.upstream({ serverKey }))).text();
     expect(fleet.asked).toEqual(["a", "b"]);

@@ -25,7 +25,9 @@ interface Event {
 
 /** A vLLM that answers with these bytes, read by read. */
 function upstreamOf(reads: readonly Uint8Array[], type: string): Upstream {
-  const config = loadConfig({ VLLM_BASE_URL: "http://vllm/v1" } as Parameters<typeof loadConfig>[0]);
+  const config = loadConfig({ VLLM_BASE_URL: "http://vllm/v1", UPSTREAM_DIALECT: "vllm" } as Parameters<
+    typeof loadConfig
+  >[0]);
   const left = [...reads];
   const body = new ReadableStream<Uint8Array>({
     pull(controller) {

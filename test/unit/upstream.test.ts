@@ -7,7 +7,11 @@ import { loadConfig } from "../../src/config/index.ts";
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 function upstreamOf(fetch: Fetch, VLLM_API_KEY = "vllm-key"): Upstream {
-  const config = loadConfig({ VLLM_BASE_URL: "http://vllm/v1", VLLM_API_KEY } as Parameters<typeof loadConfig>[0]);
+  const config = loadConfig({
+    VLLM_BASE_URL: "http://vllm/v1",
+    UPSTREAM_DIALECT: "vllm",
+    VLLM_API_KEY,
+  } as Parameters<typeof loadConfig>[0]);
   return new Upstream({ ...config, modelServers: config.modelServers.map((server) => ({ ...server, fetch })) });
 }
 

@@ -1,30 +1,93 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
-import { answeredStatus, type Body } from "./model-server.ts";
+import { blameFor } from "./blame.ts";
+import type { Dialect } from "./dialects/dialect.ts";
+import { certainDialect, learnDialect } from "./model-lists.ts";
+import { expectModel, noteRefused, watchModel } from "./model-names.ts";
+import { answeredStatus, type Body, type ModelServer, type RequestOptions } from "./model-server.ts";
+import type { UpstreamConfig } from "./settings.ts";
+import { checkSeparation } from "./tenant-separation.ts";
 
 /** One request to one of the model servers. */
 
+/** A body, or a function that makes it for a kind of server. */
+export type BodyFor = Body | ((dialect: Dialect) => Body | Promise<Body>);
+
+export interface Sending {
+  path: string;
+  signal: AbortSignal;
+  body: BodyFor | undefined;
+  /** 1 for the first server that gets the request. */
+  attempt: number;
+  options: RequestOptions | undefined;
+}
+
+/**
+ * Sends a request to a server, in the form of its kind, which is asked for first if it is unknown. Throws as
+ * `ModelServer.request` and `learnDialect` do, the 400 of a model that the server lacks, and the 503 if it may not get
+ * prompts.
+ */
+export async function sendTo(
+  server: ModelServer,
+  { path, signal, body, attempt, options }: Sending,
+  { unsaltedServers, connectTimeoutMs }: Pick<UpstreamConfig, "unsaltedServers" | "connectTimeoutMs">,
+  { model, onAttempt }: { model?: string | undefined; onAttempt?: ((call: ServerAttempt) => void) | undefined },
+): Promise<Response> {
+  let sent: Body | undefined;
+  let expectServed: (() => Promise<void>) | undefined;
+  if (body !== undefined) {
+    const withinMs = Math.min(connectTimeoutMs, options?.withinMs ?? connectTimeoutMs);
+    const dialect = certainDialect(server, signal) ?? (await learnDialect(server, signal, withinMs));
+    if (unsaltedServers !== undefined) checkSeparation(server, unsaltedServers);
+    const { models } = server.config;
+    // The names of an operator's own list need not be the server's.
+    const isAnyAnswered = dialect.answersAnyModel && model !== undefined && !models;
+    if (isAnyAnswered) await expectModel(server, model, signal);
+    const made = typeof body === "function" ? await body(dialect) : body;
+    const there = model === undefined ? undefined : models?.get(model);
+    sent = there === undefined || there === model ? made : renamed(made, model, there);
+    if (isAnyAnswered) expectServed = watchModel(server, model, signal);
+  }
+  const ask = () => server.request(path, signal, sent, options);
+  try {
+    const response = onAttempt
+      ? await reported(onAttempt, { server: server.config.name, path, attempt }, ask)
+      : await ask();
+    if (expectServed) await expectServed().catch((fault: unknown) => giveUp(server, response, fault));
+    return response;
+  } catch (fault) {
+    if (model !== undefined && fault instanceof ApiError && blameFor(fault) === "model") noteRefused(server, model);
+    throw fault;
+  }
+}
+
+/** Closes a request whose answer cannot be used. Throws the fault. */
+function giveUp(server: ModelServer, response: Response, fault: unknown): never {
+  server.close(response);
+  throw fault;
+}
+
 /** Makes a request, and reports it. Rejects as the request does. */
-export async function reported(
-  onAttempt: ((call: ServerAttempt) => void) | undefined,
+async function reported(
+  onAttempt: (call: ServerAttempt) => void,
   of: Pick<ServerAttempt, "server" | "path" | "attempt">,
   ask: () => Promise<Response>,
 ): Promise<Response> {
   const call = { ...of, sentAt: Date.now() };
   try {
     const response = await ask();
-    onAttempt?.({ ...call, status: response.status, fault: undefined, answeredAt: Date.now() });
+    onAttempt({ ...call, status: response.status, fault: undefined, answeredAt: Date.now() });
     return response;
   } catch (error) {
     const known = error instanceof ApiError ? error : undefined;
     const status = known && answeredStatus(known);
-    onAttempt?.({ ...call, status, fault: known?.code ?? "aborted", answeredAt: Date.now() });
+    onAttempt({ ...call, status, fault: known?.code ?? "aborted", answeredAt: Date.now() });
     throw error;
   }
 }
 
 /** A body with the server's own name of the model. A form keeps its name. */
-export function renamed(body: Body, model: string | undefined, there: string): Body {
+function renamed(body: Body, model: string | undefined, there: string): Body {
   if (typeof body !== "string") return body;
   const beginning = `{"model":${JSON.stringify(model)}`;
   if (body.startsWith(beginning)) return `{"model":${JSON.stringify(there)}${body.slice(beginning.length)}`;

@@ -1,9 +1,11 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { pause } from "@responses-edge/turn/contract/pause";
 import { DIALECTS, dialectOfOwner } from "./dialects/all.ts";
 import type { Dialect } from "./dialects/dialect.ts";
-import type { ModelServer } from "./model-server.ts";
-import { malformedAnswer } from "./upstream-faults.ts";
+import { answeredStatus, type ModelServer, statusOf } from "./model-server.ts";
+import { kindUnknown, malformedAnswer } from "./upstream-faults.ts";
 
-/** The models that each server lists, as this isolate knows them. */
+/** The kinds of the model servers, and the models that each lists, as this isolate knows them. */
 
 /** A model card of vLLM's `/v1/models`, as this server shows it: with aliases beside the models they name. */
 export interface ModelCard {
@@ -17,17 +19,18 @@ export interface ModelCard {
   [key: string]: unknown;
 }
 
-/** How long a list is reused, and how long a server that has failed to give one is not asked, in milliseconds. */
-const CACHE_MS = 30_000;
+/**
+ * How long a list is reused, and how long a server that has failed to give one is not asked: in general, and for a fact
+ * that the list lacks. In milliseconds.
+ */
+export const CACHE_MS = 30_000;
+export const LACK_MS = 1_000;
 
 /** The longest wait for a card that a turn can do without, in milliseconds. */
-const CARD_WAIT_MS = 2_000;
+export const CARD_WAIT_MS = 2_000;
 
 /** How much longer to wait for the other lists after the first, in milliseconds. */
-const GRACE_MS = 500;
-
-/** A request may have only a few open connections, and needs one of them itself. */
-const MAX_RENEWED = 2;
+export const GRACE_MS = 500;
 
 interface Listed {
   at: number;
@@ -38,18 +41,22 @@ interface Listed {
 const lists = new Map<string, Listed>();
 
 /** When a model server last failed to list its models, or was last asked for them beside a request. */
-const failedAt = new Map<string, number>();
+export const failedAt = new Map<string, number>();
 const renewedAt = new Map<string, number>();
 
-/** The recognised dialects of servers, and the owners on their cards (`owned_by`). */
-const recognised = new Map<string, { dialect: Dialect; owners: string }>();
+/** The recognised dialects of servers, the owners on their cards (`owned_by`), and when each was last seen to hold. */
+const recognised = new Map<string, { dialect: Dialect; owners: string; at: number }>();
 
-/** Models that a server has refused although it should have them: by its URL and the model's name. */
-const refused = new Map<string, number>();
-
-function isRecent(at: number | undefined, now = Date.now()): boolean {
+export function isRecent(at: number | undefined, maxAgeMs = CACHE_MS): boolean {
+  const now = Date.now();
   // A time in the future was noted before the clock was set back.
-  return at !== undefined && now - at < CACHE_MS && now >= at;
+  return at !== undefined && now - at < maxAgeMs && now >= at;
+}
+
+/** A server's list, unless it is too old, or the server was away since. */
+export function currentList(baseUrl: string, maxAgeMs = CACHE_MS): readonly ModelCard[] | undefined {
+  const list = lists.get(baseUrl);
+  return list && isRecent(list.at, maxAgeMs) && !isDoubted(baseUrl, list.at) ? list.cards : undefined;
 }
 
 /** The cards of a server, however old; undefined if it never gave any. */
@@ -57,21 +64,24 @@ export function knownCards({ baseUrl }: Pick<ModelServer, "baseUrl">): readonly 
   return lists.get(baseUrl)?.cards;
 }
 
-/** A server's models, never from the cache. Throws ApiError as the server does, and 502 for an answer without models. */
-export async function fetchModels(server: ModelServer, signal: AbortSignal): Promise<ModelCard[]> {
-  const body = await server.json("/models", signal);
+/**
+ * A server's models, never from the cache, after at most `withinMs`. Throws ApiError as the server does, and 502 for an
+ * answer without models.
+ */
+export async function fetchModels(server: ModelServer, signal: AbortSignal, withinMs?: number): Promise<ModelCard[]> {
+  const body = await server.json("/models", signal, undefined, withinMs);
   const data = typeof body === "object" && body !== null && "data" in body ? body.data : undefined;
   if (!Array.isArray(data)) throw malformedAnswer();
   const cards = data.filter(
     (card): card is ModelCard => typeof card === "object" && card !== null && typeof card.id === "string",
   );
-  if (cards.length > 0) await recognise(server, cards, signal);
+  await recognise(server, cards, signal);
   const { models } = server.config;
   const { window, prefixesAdapters } = dialectOf(server) ?? {};
   return cards
     .map((card) => (prefixesAdapters && card.parent != null ? { ...card, id: `${card.parent}:${card.id}` } : card))
     .flatMap((card) => (models === undefined ? [card] : namesOf(card, models).map((id) => ({ ...card, id }))))
-    .map((card) => (window ? { max_model_len: windowOf(card, window), ...card } : card));
+    .map((card) => (window ? { max_model_len: windowAt(card, window), ...card } : card));
 }
 
 /** The client's names for the model of a card. */
@@ -79,87 +89,229 @@ function namesOf({ id }: ModelCard, models: ReadonlyMap<string, string>): string
   return [...models].flatMap(([name, there]) => (there === id ? [name] : []));
 }
 
-/** The window of a card that has it under another name than vLLM's. */
-function windowOf(card: ModelCard, path: readonly string[]): number | null {
-  const told = path.reduce<unknown>((value, field) => (value as Record<string, unknown> | null)?.[field], card);
+/** The window at a path of fields in a card, or in another answer; null without one. */
+export function windowAt(answer: unknown, path: readonly string[]): number | null {
+  const told = path.reduce<unknown>((value, field) => (value as Record<string, unknown> | null)?.[field], answer);
   return typeof told === "number" && told > 0 ? told : null;
 }
 
-/** The longest wait for a server's kind, in milliseconds. */
+/** The longest wait for the answers of the paths that show a kind, in milliseconds. */
 const PROBE_MS = 2_000;
 
-/** Finds out the kind of a server: by its cards, or else by the one path that no other kind has. */
+/**
+ * Finds out the kind of a server: by the owners of its models, or else by the one path that no other kind has. It stays
+ * unknown if a path gives no answer. Does not throw.
+ */
 async function recognise(server: ModelServer, cards: readonly ModelCard[], signal: AbortSignal): Promise<void> {
+  const { baseUrl, config } = server;
+  if (config.dialect !== undefined) return;
+  const at = Date.now();
   const owners = [...new Set(cards.flatMap((card) => card.owned_by ?? []))].join("\n");
-  // Cards without an owner do not show the kind.
-  if (owners === "" || server.config.dialect !== undefined || recognised.get(server.baseUrl)?.owners === owners) return;
-  const told = dialectOfOwner(owners) ?? (await probed(server, signal));
-  recognised.set(server.baseUrl, { dialect: told ?? DIALECTS.openai, owners });
+  const known = recognised.get(baseUrl);
+  const isKnown = known?.owners === owners && !isDoubted(baseUrl, known.at);
+  const dialect = isKnown ? known.dialect : (dialectOfOwner(owners) ?? (await probed(server, signal)));
+  if (dialect) recognised.set(baseUrl, { dialect, owners, at });
 }
 
+/** The kind by the paths; undefined if it is none of the known ones and a path gave no answer. */
 async function probed(server: ModelServer, signal: AbortSignal): Promise<Dialect | undefined> {
   const waiting = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
+  let isSilent = false;
   const found = await Promise.all(
     Object.values(DIALECTS).map(async (dialect) => {
       const { probe } = dialect;
-      const answer = probe && (await server.json(probe.path, waiting).catch(() => undefined));
-      return typeof answer === "object" && answer !== null && probe && probe.field in answer ? dialect : undefined;
+      if (!probe) return undefined;
+      try {
+        const answer = await server.json(probe.path, waiting);
+        return typeof answer === "object" && answer !== null && probe.field in answer ? dialect : undefined;
+      } catch (fault) {
+        isSilent ||= !isAnswer(fault);
+        return undefined;
+      }
     }),
   );
-  return found.find((dialect) => dialect !== undefined);
+  return found.find((dialect) => dialect !== undefined) ?? (isSilent ? undefined : DIALECTS.openai);
 }
 
-/** The kind of server, as the operator or the server itself says; undefined if neither has yet. */
+/** The statuses of a server, or of a proxy before it, that may answer otherwise a moment later. */
+const TEMPORARY = new Set([408, 425, 429, 500, 502, 503, 504]);
+
+/** Tells whether a fault is the server's definite answer to a question, such as the 404 of a path that it lacks. */
+function isAnswer(fault: unknown): boolean {
+  if (!(fault instanceof ApiError)) return false;
+  const status = answeredStatus(fault);
+  return status === undefined ? fault.code === "upstream_malformed_response" : !TEMPORARY.has(status);
+}
+
+/** Tells whether facts about a server may no longer hold: it was away since they were learnt, at `at`. */
+function isDoubted(baseUrl: string, at: number): boolean {
+  const { doubtedAt } = statusOf(baseUrl);
+  return doubtedAt !== undefined && doubtedAt >= at;
+}
+
+/**
+ * Tells whether servers of several kinds stand behind a URL, one of which is known to mix the prompts of different
+ * tenants.
+ */
+export function isKnownToMix({ baseUrl, config }: Pick<ModelServer, "baseUrl" | "config">): boolean {
+  const kinds = config.dialect === undefined ? (recognised.get(baseUrl)?.owners.split("\n") ?? []) : [];
+  return kinds.some((owner) => dialectOfOwner(owner)?.separatesTenants === false);
+}
+
+/** The kind of a server, as the operator or the server itself says; undefined if neither has yet. */
 export function dialectOf({ baseUrl, config }: Pick<ModelServer, "baseUrl" | "config">): Dialect | undefined {
   return config.dialect === undefined ? recognised.get(baseUrl)?.dialect : DIALECTS[config.dialect];
 }
 
-/** The same, with vLLM as the default. */
+/** The same, with vLLM as the default: for choices that are examined again before a request is sent. */
 export function assumedDialect(server: Pick<ModelServer, "baseUrl" | "config">): Dialect {
   return dialectOf(server) ?? DIALECTS.vllm;
 }
 
 /**
- * The same, after asking a server of unknown kind. If it does not answer soon, vLLM is assumed. Rejects with the
- * signal's reason.
+ * The kind of a server that gets a request now; undefined if it must be asked first, because its kind is unknown or it
+ * was away since it was asked: another server may have its URL. Old knowledge is renewed beside the request.
  */
-export async function learnDialect(server: ModelServer, signal: AbortSignal): Promise<Dialect> {
-  if (!dialectOf(server)) await cardsSoon(server, signal);
-  return assumedDialect(server);
+export function certainDialect(server: ModelServer, signal: AbortSignal): Dialect | undefined {
+  const { baseUrl, config } = server;
+  if (config.dialect !== undefined) return DIALECTS[config.dialect];
+  const known = recognised.get(baseUrl);
+  if (!known || isDoubted(baseUrl, known.at)) return undefined;
+  if (!isRecent(known.at)) renew(server, signal);
+  return known.dialect;
+}
+
+/** The question for a server's kind that is under way, and the outcome of the one before. */
+interface KindQuestion {
+  /** Unix milliseconds; undefined if none is under way. */
+  since: number | undefined;
+  /** The number of failed questions, and the last one's fault. */
+  failed: number;
+  fault: unknown;
+}
+
+const questions = new Map<string, KindQuestion>();
+
+/** How long a request waits for another one's question: the platform may have dropped that one. In milliseconds. */
+const SHARED_MS = 5_000;
+
+/** How often it looks for the answer, in milliseconds. A request cannot wait for a promise of another. */
+const LOOK_MS = 10;
+
+/**
+ * The kind of a server, after asking it if necessary; requests at the same time share one question. Waits for the list
+ * of its models at most `withinMs`, or as long as for any headers. Rejects as the server does, with the 503 of a server that has not
+ * shown its kind, and with the reason of an aborted `signal`.
+ */
+export async function learnDialect(server: ModelServer, signal: AbortSignal, withinMs?: number): Promise<Dialect> {
+  const question = questions.get(server.baseUrl) ?? { since: undefined, failed: 0, fault: undefined };
+  questions.set(server.baseUrl, question);
+  const { failed } = question;
+  for (;;) {
+    const known = certainDialect(server, signal);
+    if (known) return known;
+    if (question.failed > failed) throw question.fault;
+    if (question.since === undefined || Date.now() - question.since >= SHARED_MS) break;
+    await pause(LOOK_MS, signal);
+    signal.throwIfAborted();
+  }
+  question.since = Date.now();
+  try {
+    return await askKind(server, signal, withinMs);
+  } catch (fault) {
+    signal.throwIfAborted();
+    question.failed += 1;
+    question.fault = fault;
+    throw fault;
+  } finally {
+    question.since = undefined;
+  }
+}
+
+async function askKind(server: ModelServer, signal: AbortSignal, withinMs?: number): Promise<Dialect> {
+  const since = Date.now();
+  try {
+    await listAnew(server, signal, withinMs);
+  } catch (fault) {
+    signal.throwIfAborted();
+    if (!isAnswer(fault)) throw fault instanceof ApiError && fault.code === "upstream_error" ? kindUnknown() : fault;
+    // It lists no models.
+    await recognise(server, [], signal);
+  }
+  signal.throwIfAborted();
+  const known = recognised.get(server.baseUrl);
+  if (!known || known.at < since) throw kindUnknown();
+  return known.dialect;
+}
+
+/** Asks for the kind and the models of a server, beside a request and rarely. */
+export function renew(server: ModelServer, signal: AbortSignal): void {
+  const { baseUrl } = server;
+  if (isRecent(failedAt.get(baseUrl)) || isRecent(renewedAt.get(baseUrl), CARD_WAIT_MS)) return;
+  renewedAt.set(baseUrl, Date.now());
+  // Its result is in the lists.
+  void cardsSoon(server, signal).catch(() => {});
 }
 
 /** A server's models, cached per isolate. Throws as `fetchModels` does. */
-export async function listModelsOf(server: ModelServer, signal: AbortSignal): Promise<readonly ModelCard[]> {
-  const cached = lists.get(server.baseUrl);
-  if (cached && isRecent(cached.at)) return cached.cards;
-  const cards = await fetchModels(server, signal);
+export async function listModelsOf(
+  server: ModelServer,
+  signal: AbortSignal,
+  maxAgeMs = CACHE_MS,
+): Promise<readonly ModelCard[]> {
+  return currentList(server.baseUrl, maxAgeMs) ?? listAnew(server, signal);
+}
+
+/** The same, never from the cache. */
+export async function listAnew(
+  server: ModelServer,
+  signal: AbortSignal,
+  withinMs?: number,
+): Promise<readonly ModelCard[]> {
+  const cards = await fetchModels(server, signal, withinMs);
   lists.set(server.baseUrl, { at: Date.now(), cards });
   return cards;
 }
 
-/** The cards of at most `CACHE_MS` ago; older ones, or none, if the server does not list them soon. */
-export async function cardsSoon(server: ModelServer, signal: AbortSignal): Promise<readonly ModelCard[]> {
-  const cached = lists.get(server.baseUrl);
-  const old = cached?.cards ?? [];
-  if (isRecent(cached?.at)) return old;
-  if (isRecent(failedAt.get(server.baseUrl))) return old;
+/** Notes that a server's list no longer holds. */
+export function expireList({ baseUrl }: ModelServer): void {
+  const list = lists.get(baseUrl);
+  if (list) list.at = Number.NEGATIVE_INFINITY;
+}
+
+/** The cards of at most `maxAgeMs` ago; older ones, or none, if the server does not list them soon. */
+export async function cardsSoon(
+  server: ModelServer,
+  signal: AbortSignal,
+  maxAgeMs = CACHE_MS,
+): Promise<readonly ModelCard[]> {
+  const current = currentList(server.baseUrl, maxAgeMs);
+  if (current) return current;
+  const old = knownCards(server);
+  if (isRecent(failedAt.get(server.baseUrl), old ? maxAgeMs : LACK_MS)) return old ?? [];
   try {
-    return await listModelsOf(server, AbortSignal.any([signal, AbortSignal.timeout(CARD_WAIT_MS)]));
+    return await listAnew(server, AbortSignal.any([signal, AbortSignal.timeout(CARD_WAIT_MS)]));
   } catch {
     if (signal.aborted) throw signal.reason;
     failedAt.set(server.baseUrl, Date.now());
-    return old;
+    return old ?? [];
   }
 }
 
+/** The same after a fact was missing in the cards: only very recent ones count. */
+export function cardsAnew(server: ModelServer, signal: AbortSignal): Promise<readonly ModelCard[]> {
+  return cardsSoon(server, signal, LACK_MS);
+}
+
 /**
- * Asks several servers for their models concurrently, if `listModelsOf` has no recent list. After the first answer, the
- * others are waited for only a little longer. Gives the cards of each, however old, and the fault of each that did not
- * answer. Rejects with the signal's reason when it is aborted.
+ * Asks several servers for their models concurrently, if there is no list of at most `maxAgeMs` ago. After the first
+ * answer, the others are waited for only a little longer. Gives the cards of each, however old, and the fault of each
+ * that did not answer. Rejects with the signal's reason when it is aborted.
  */
 export async function listModelsOfAll(
   servers: readonly ModelServer[],
   signal: AbortSignal,
+  maxAgeMs = CACHE_MS,
 ): Promise<{ server: ModelServer; cards: readonly ModelCard[]; fault: unknown }[]> {
   const late = new AbortController();
   let grace: ReturnType<typeof setTimeout> | undefined;
@@ -168,7 +320,7 @@ export async function listModelsOfAll(
     return await Promise.all(
       servers.map(async (server) => {
         try {
-          const cards = await listModelsOf(server, either);
+          const cards = await listModelsOf(server, either, maxAgeMs);
           grace ??= setTimeout(() => late.abort(), GRACE_MS);
           return { server, cards, fault: undefined };
         } catch (fault) {
@@ -180,50 +332,5 @@ export async function listModelsOfAll(
     );
   } finally {
     clearTimeout(grace);
-  }
-}
-
-/** Tells whether a server has a model; undefined if it has not listed its models. */
-export function serves(server: ModelServer, model: string): boolean | undefined {
-  if (isRecent(refused.get(`${server.baseUrl}\n${model}`))) return false;
-  const { models } = server.config;
-  if (models) return models.has(model);
-  return knownCards(server)?.some(
-    ({ id, aliases }) => id === model || (Array.isArray(aliases) && aliases.includes(model)),
-  );
-}
-
-/** Notes that a server refused a model which it should have. */
-export function noteRefused(server: ModelServer, model: string): void {
-  // Unlisted names come from clients, in any number.
-  if (serves(server, model) === true) refused.set(`${server.baseUrl}\n${model}`, Date.now());
-}
-
-/**
- * Makes the servers of a model known: waits for the lists of servers without any, and for all lists if none has the
- * model; otherwise renews old lists beside the request. Rejects only with the reason of an aborted `signal`.
- */
-export async function learnModels(servers: readonly ModelServer[], model: string, signal: AbortSignal): Promise<void> {
-  const now = Date.now();
-  const stale = servers.filter(
-    ({ baseUrl }) => !isRecent(lists.get(baseUrl)?.at, now) && !isRecent(failedAt.get(baseUrl), now),
-  );
-  if (stale.length === 0) return;
-  const isKnown = servers.some((server) => knownCards(server)?.some(({ id }) => id === model));
-  // Another request may be receiving the servers' lists at this moment, one after another.
-  const hasUnlisted = stale.some((server) => knownCards(server) === undefined && !failedAt.has(server.baseUrl));
-  if (!isKnown || hasUnlisted) {
-    const waiting = AbortSignal.timeout(isKnown ? GRACE_MS : CARD_WAIT_MS);
-    await listModelsOfAll(stale, AbortSignal.any([signal, waiting])).catch(() => {
-      for (const { baseUrl } of stale) if (!isRecent(lists.get(baseUrl)?.at)) failedAt.set(baseUrl, Date.now());
-    });
-    signal.throwIfAborted();
-    return;
-  }
-  const due = stale.filter(({ baseUrl }) => now - (renewedAt.get(baseUrl) ?? 0) >= CARD_WAIT_MS).slice(0, MAX_RENEWED);
-  for (const server of due) {
-    renewedAt.set(server.baseUrl, now);
-    // Its result is in the lists.
-    void cardsSoon(server, signal).catch(() => {});
   }
 }

@@ -180,8 +180,8 @@ export class ModelServer {
   }
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
-  async json(path: string, signal: AbortSignal, body?: string): Promise<unknown> {
-    const response = await this.request(path, signal, body);
+  async json(path: string, signal: AbortSignal, body?: string, withinMs?: number): Promise<unknown> {
+    const response = await this.request(path, signal, body, { withinMs });
     return parsedAnswer(await this.text(response, signal, this.#bounds.connectTimeoutMs));
   }
 
@@ -316,7 +316,9 @@ export class ModelServer {
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       if (fault) throw fault;
-      throw error instanceof ApiError ? error : connectionLost();
+      if (error instanceof ApiError) throw error;
+      statusOf(this.baseUrl).doubtedAt = Date.now();
+      throw connectionLost();
     } finally {
       clearTimeout(watchdog);
       asking?.abort();
@@ -364,6 +366,8 @@ interface Status {
   health?: { isGone: boolean; at: number };
   /** When a request last began to ask. */
   askedAt?: number;
+  /** When it was last seen down, or broke off a stream: another server may have its URL since. Unix milliseconds. */
+  doubtedAt?: number;
   /** When it last refused `tool_choice: "auto"`, because it runs without a parser of calls. */
   refusedAutoAt?: number;
   /** When it last refused the schemas of functions that are strict by default, Unix milliseconds. */
@@ -386,6 +390,7 @@ export function statusOf(baseUrl: string): Status {
 export function sawDown(baseUrl: string): void {
   const status = statusOf(baseUrl);
   status.downAt = Date.now();
+  status.doubtedAt = status.downAt;
   status.downSince ??= status.downAt;
 }
 

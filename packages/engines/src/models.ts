@@ -2,16 +2,18 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import type { EngineName, Model } from "@responses-edge/turn/contract/engine";
 import {
   assumedDialect,
+  CARD_WAIT_MS,
   cardsSoon,
   dialectOf,
   knownCards,
+  LACK_MS,
   learnDialect,
-  learnModels,
   listModelsOf,
   listModelsOfAll,
   type ModelCard,
-  serves,
+  windowAt,
 } from "./model-lists.ts";
+import { learnModels, serves } from "./model-names.ts";
 import type { ModelServer } from "./model-server.ts";
 import { statusOf } from "./model-server.ts";
 import { routed } from "./routes.ts";
@@ -21,12 +23,16 @@ import type { Upstream } from "./upstream.ts";
 export type { ModelCard } from "./model-lists.ts";
 
 /**
- * The models of all servers, each server's list cached per isolate. A model of several servers is shown as the first of
- * them does. Throws ApiError as the first server does, if none lists any.
+ * The models of all servers, each server's list cached per isolate; that of a server alone only for `maxAgeMs`. A model
+ * of several servers is shown as the first of them does. Throws ApiError as the first server does, if none lists any.
  */
-async function listUpstreamModels({ servers }: Upstream, signal: AbortSignal): Promise<readonly ModelCard[]> {
+async function listUpstreamModels(
+  { servers }: Upstream,
+  signal: AbortSignal,
+  maxAgeMs?: number,
+): Promise<readonly ModelCard[]> {
   const [only] = servers;
-  if (servers.length === 1 && only) return listModelsOf(only, signal);
+  if (servers.length === 1 && only) return listModelsOf(only, signal, maxAgeMs);
   const listed = await listModelsOfAll(servers, signal);
   const cards = new Map<string, ModelCard>();
   for (const card of listed.flatMap((each) => each.cards)) if (!cards.has(card.id)) cards.set(card.id, card);
@@ -37,7 +43,10 @@ async function listUpstreamModels({ servers }: Upstream, signal: AbortSignal): P
 
 /** The models that clients may name: vLLM's own, and the aliases of those. */
 export async function listModels(config: ModelSettings, upstream: Upstream, signal: AbortSignal): Promise<ModelCard[]> {
-  const cards = await listUpstreamModels(upstream, signal);
+  const cards = (await listUpstreamModels(upstream, signal)).map((card) => {
+    const length = upstream.windowOf(card.id);
+    return length === undefined ? card : { ...card, max_model_len: length };
+  });
   const byId = new Map(cards.map((card) => [card.id, card]));
   const routes: ModelCard[] = [];
   for (const [name, { targets }] of config.routes) {
@@ -67,7 +76,7 @@ export async function resolveModel(
   signal: AbortSignal,
 ): Promise<RoutedModel> {
   if (name == null) {
-    const [first] = await listUpstreamModels(upstream, signal);
+    const [first] = await listUpstreamModels(upstream, signal, LACK_MS);
     if (!first) throw new ApiError({ status: 503, message: "The model server has no model loaded.", code: "no_model" });
     return {
       ...{ name: first.id, upstream: first.id, route: undefined },
@@ -152,10 +161,14 @@ async function engineOf(
   return "chat";
 }
 
-/** Harmony needs a server with token ids. Any other server renders and parses gpt-oss itself. */
+/**
+ * Harmony needs a server with token ids. Any other server renders and parses gpt-oss itself. A server that is away,
+ * whose kind is not known, is assumed to have them: a turn may wait for it.
+ */
 async function harmonyIfServed(model: string, upstream: Upstream, signal: AbortSignal): Promise<EngineName> {
   const unknown = upstream.servers.filter((server) => !dialectOf(server));
-  if (unknown.length > 0) await Promise.all(unknown.map((server) => learnDialect(server, signal)));
+  if (unknown.length > 0) await Promise.allSettled(unknown.map((server) => learnDialect(server, signal, CARD_WAIT_MS)));
+  signal.throwIfAborted();
   const having = upstream.servers.filter((server) => serves(server, model) !== false);
   const servers = having.length > 0 ? having : upstream.servers;
   return servers.some((server) => assumedDialect(server).hasTokenIds) ? "harmony" : "chat";
@@ -215,14 +228,36 @@ async function upstreamCardsSoon(
 }
 
 /**
- * A model's context window in tokens; an adapter has its base's. Undefined if no card has it, or none comes soon.
- * Rejects only with the reason of an aborted `signal`.
+ * A model's context window in tokens, as the operator or its server says; an adapter has its base's. Undefined if neither
+ * does, or the server does not answer soon. Rejects only with the reason of an aborted `signal`.
  */
 export async function contextWindow(
   model: string,
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const windows = (await lineage(model, upstream, signal, { isFresh: true })).map((card) => card.max_model_len);
+  const told =
+    upstream.windowOf(model) ?? windowIn(await lineage(model, upstream, signal, { isFresh: true }), upstream);
+  if (told !== undefined) return told;
+  const windows = await Promise.all(upstream.servers.map((server) => windowOfUnloaded(server, model, signal)));
+  return windows.find((window) => window !== undefined);
+}
+
+function windowIn(cards: readonly Pick<ModelCard, "id" | "max_model_len">[], upstream: Upstream): number | undefined {
+  const windows = cards.map((card) => upstream.windowOf(card.id) ?? card.max_model_len);
   return windows.find((window) => typeof window === "number" && window > 0) ?? undefined;
+}
+
+/** The window of a model that its server lists without one, because it has not loaded it. */
+async function windowOfUnloaded(server: ModelServer, model: string, signal: AbortSignal): Promise<number | undefined> {
+  const { windowWhenLoaded: question } = dialectOf(server) ?? {};
+  if (!question || serves(server, model) !== true) return undefined;
+  const there = server.config.models?.get(model) ?? model;
+  try {
+    const answer = await server.json(`${question.path}?${question.query}=${encodeURIComponent(there)}`, signal);
+    return windowAt(answer, question.field) ?? undefined;
+  } catch {
+    signal.throwIfAborted();
+    return undefined;
+  }
 }

@@ -72,6 +72,8 @@ export interface UpstreamConfig extends ServerBounds {
   /** The interval at which a board asks the servers for all isolates; 0: there is no board. */
   boardMs: number;
   unsaltedServers: UnsaltedServers;
+  /** Context windows in tokens, by a server's name of the model. They count more than those that servers report. */
+  contextWindows: Readonly<Record<string, number>>;
 }
 
 /** When a model server's grammar lets a model choose between a call and the final text's format. */
@@ -116,4 +118,6 @@ export interface ModelSettings {
   routes: ReadonlyMap<string, Route>;
   /** The engine, by a server's name of the model. */
   modelEngines: Readonly<Record<string, EngineName>>;
+  /** Context windows in tokens, by a server's name of the model. */
+  contextWindows: UpstreamConfig["contextWindows"];
 }

@@ -1,5 +1,5 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
-import { dialectOf, learnDialect, listModelsOf } from "./model-lists.ts";
+import { dialectOf, isKnownToMix } from "./model-lists.ts";
 import type { ModelServer } from "./model-server.ts";
 import type { UnsaltedServers } from "./settings.ts";
 import { tenantsNotSeparated } from "./upstream-faults.ts";
@@ -25,29 +25,19 @@ export function separatesTenants(server: Pick<ModelServer, "baseUrl" | "config">
 export function mayServeTenants(server: Pick<ModelServer, "baseUrl" | "config">, setting: UnsaltedServers): boolean {
   const { salted, sharesCache } = server.config;
   if (setting === "refuse") return sharesCache || separatesTenants(server) !== false;
-  const isKnownToMix = salted === undefined && dialectOf(server)?.separatesTenants === false;
-  return setting !== "auto" || sharesCache || !isKnownToMix;
+  if (setting !== "auto" || sharesCache || salted !== undefined) return true;
+  // A proxy's list may name several kinds.
+  return dialectOf(server)?.separatesTenants !== false && !isKnownToMix(server);
 }
 
 /**
- * Throws the 503 of a server that may not get prompts because it does not keep tenants apart, and as the server does if
- * its kind must be known and is not. Logs once for each server that gets prompts all the same.
+ * Throws the 503 of a server of a known kind that may not get prompts because it does not keep tenants apart. Logs once
+ * for each server that gets prompts all the same.
  */
-export async function checkSeparation(
-  server: ModelServer,
-  setting: UnsaltedServers,
-  signal: AbortSignal,
-): Promise<void> {
-  const { sharesCache } = server.config;
-  const mustKnow = setting === "refuse" && !sharesCache;
-  if (separatesTenants(server) === undefined) {
-    if (mustKnow) await listModelsOf(server, signal);
-    else await learnDialect(server, signal);
-  }
-  const separates = separatesTenants(server);
-  if (separates) return;
-  if (!mayServeTenants(server, setting) || (mustKnow && separates === undefined)) throw tenantsNotSeparated();
-  if (separates === undefined || warned.has(server.baseUrl)) return;
+export function checkSeparation(server: ModelServer, setting: UnsaltedServers): void {
+  if (separatesTenants(server)) return;
+  if (!mayServeTenants(server, setting)) throw tenantsNotSeparated();
+  if (warned.has(server.baseUrl)) return;
   warned.add(server.baseUrl);
   console.warn(logLine({ level: "warn", tenants_not_separated: server.config.name }));
 }

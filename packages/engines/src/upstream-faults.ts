@@ -67,7 +67,7 @@ export function parsedAnswer(text: string): unknown {
 
 /** 502: a prompt is to fit an unknown window. */
 export function windowNotTold(): ApiError {
-  const message = "The model server does not report the context window of this model.";
+  const message = "The model server does not report the context window of this model: set CONTEXT_WINDOWS.";
   return new ApiError({ status: 502, message, code: "unknown_context_window" });
 }
 
@@ -75,8 +75,22 @@ export function windowNotTold(): ApiError {
 export function tenantsNotSeparated(): ApiError {
   return new ApiError({
     status: 503,
-    message: "The model server does not separate the prompts of different tenants (UNSALTED_SERVERS).",
+    message: `The model server does not separate the prompts of different tenants. ${SEPARATION_REMEDY}`,
     code: "tenants_not_separated",
+  });
+}
+
+/** What an operator can do about such a server. */
+export const SEPARATION_REMEDY =
+  'If its tenants may share a cache, whose timing tells one what another has asked, set "shared_cache": true for it in UPSTREAMS, or UNSALTED_SERVERS=warn for all servers.';
+
+/** 503: a server's answers do not show its kind, so that no request is sure to be understood. */
+export function kindUnknown(): ApiError {
+  return new ApiError({
+    status: 503,
+    message:
+      "The model server has not shown yet which kind of server it is, because its /v1/models failed, or the paths that show a kind. Try again, or set UPSTREAM_DIALECT.",
+    code: "model_server_unknown",
   });
 }
 

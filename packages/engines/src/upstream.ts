@@ -1,12 +1,13 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import { pause } from "@responses-edge/turn/contract/pause";
-import { renamed, reported } from "./attempts.ts";
+import { type BodyFor, type Sending, sendTo } from "./attempts.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import { hashOf } from "./hash.ts";
-import { assumedDialect, dialectOf, learnDialect, learnModels, noteRefused, serves } from "./model-lists.ts";
-import { answeredStatus, type Body, ModelServer, type RequestOptions } from "./model-server.ts";
+import { assumedDialect, dialectOf, learnDialect } from "./model-lists.ts";
+import { learnModels, serves } from "./model-names.ts";
+import { answeredStatus, ModelServer, type RequestOptions } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
 import {
@@ -21,8 +22,10 @@ import {
   takeRetry,
 } from "./pool/server-load.ts";
 import type { UpstreamConfig } from "./settings.ts";
-import { checkSeparation, mayServeTenants } from "./tenant-separation.ts";
+import { mayServeTenants } from "./tenant-separation.ts";
 import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
+
+export type { BodyFor } from "./attempts.ts";
 
 /**
  * The model servers as an engine sees them: as one that answers. One of them is chosen for each turn, and kept for all
@@ -50,9 +53,6 @@ export interface UpstreamOptions {
   /** Gives the headers of a request's trace, if the server should get them. */
   trace?: (() => Record<string, string> | undefined) | undefined;
 }
-
-/** A body, or a function that makes it for a kind of server. */
-export type BodyFor = Body | ((dialect: Dialect) => Body | Promise<Body>);
 
 /** Most servers that get the same request. */
 const MAX_TRIES = 3;
@@ -107,6 +107,12 @@ export class Upstream {
     this.#chosen = undefined;
   }
 
+  /** The operator's context window of a model, in tokens; undefined if the server's own counts. */
+  windowOf(model: string): number | undefined {
+    const { contextWindows } = this.#config;
+    return Object.hasOwn(contextWindows, model) ? contextWindows[model] : undefined;
+  }
+
   /** The server of the turn's requests, which is chosen at the first use. */
   get server(): ModelServer {
     if (this.#only) return this.#only;
@@ -114,9 +120,23 @@ export class Upstream {
     return this.#chosen;
   }
 
-  /** The kind of the turn's server, after asking it if unknown. Rejects with the reason of an aborted `signal`. */
-  learnDialect(signal: AbortSignal): Promise<Dialect> {
-    return learnDialect(this.server, signal);
+  /**
+   * The kind of the turn's server, after asking it if unknown. If it does not show its kind, another server is asked.
+   * Rejects as the last one does, and with the reason of an aborted `signal`.
+   */
+  async learnDialect(signal: AbortSignal): Promise<Dialect> {
+    const { connectTimeoutMs, failoverMs } = this.#config;
+    for (let attempt = 1; ; attempt += 1) {
+      const { server } = this;
+      const mayMove = attempt < MAX_TRIES && this.#others(server).length > 0;
+      try {
+        return await learnDialect(server, signal, mayMove ? Math.min(failoverMs, connectTimeoutMs) : connectTimeoutMs);
+      } catch (fault) {
+        if (!mayMove || !(fault instanceof ApiError) || signal.aborted) throw fault;
+        this.#learn(fault, blameFor(fault), server);
+        this.#giveUp(server);
+      }
+    }
   }
 
   /**
@@ -139,32 +159,7 @@ export class Upstream {
   async request(path: string, signal: AbortSignal, body?: BodyFor, options?: RequestOptions): Promise<Response> {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
-    const sent = body === undefined ? undefined : await this.#bodyFor(only, body, signal);
-    const { onAttempt } = this.#options;
-    if (!onAttempt) return only.request(path, signal, sent, options);
-    const call = { server: only.config.name, path, attempt: 1 };
-    return reported(onAttempt, call, () => only.request(path, signal, sent, options));
-  }
-
-  /** The body for a server. Throws the 400 of a model that it lacks, and the 503 if it may not get prompts. */
-  async #bodyFor(server: ModelServer, body: BodyFor, signal: AbortSignal): Promise<Body> {
-    const { unsaltedServers } = this.#config;
-    if (unsaltedServers !== undefined) await checkSeparation(server, unsaltedServers, signal);
-    const isMade = typeof body !== "function";
-    const dialect = dialectOf(server) ?? (isMade ? undefined : await learnDialect(server, signal));
-    if (dialect?.answersAnyModel) await this.#checkModel(server, signal);
-    const made = isMade ? body : await body(dialect ?? assumedDialect(server));
-    const { model } = this.#options;
-    const there = model === undefined ? undefined : server.config.models?.get(model);
-    return model === undefined || there === undefined || there === model ? made : renamed(made, model, there);
-  }
-
-  /** Throws the 400 of a model that the server lacks, if it would answer with another one. */
-  async #checkModel(server: ModelServer, signal: AbortSignal): Promise<void> {
-    const { model } = this.#options;
-    if (model === undefined) return;
-    await learnModels([server], model, signal);
-    if (serves(server, model) === false) throw unknownModel(model);
+    return sendTo(only, { path, signal, body, attempt: 1, options }, this.#config, this.#options);
   }
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
@@ -233,29 +228,15 @@ export class Upstream {
     }
   }
 
-  async #ask(
-    server: ModelServer,
-    asked: {
-      path: string;
-      signal: AbortSignal;
-      body: BodyFor | undefined;
-      attempt: number;
-      options: RequestOptions | undefined;
-      mayMove: boolean;
-    },
-  ): Promise<Response> {
-    const { path, signal, body, attempt, options, mayMove } = asked;
+  async #ask(server: ModelServer, { mayMove, options, ...asked }: Sending & { mayMove: boolean }): Promise<Response> {
     const full = options?.withinMs ?? this.#config.connectTimeoutMs;
     const isSoon = mayMove && options?.withinMs === undefined && !options?.isWhole;
     const withinMs = isSoon ? Math.min(full, this.#config.failoverMs) : full;
     const load = loadOf(server.config);
     const leave = load.inFlight.enter(Date.now());
     try {
-      const sent = body === undefined ? undefined : await this.#bodyFor(server, body, signal);
-      const call = { server: server.config.name, path, attempt };
-      const response = await reported(this.#options.onAttempt, call, () =>
-        server.request(path, signal, sent, { ...options, withinMs }),
-      );
+      const sending = { ...asked, options: { ...options, withinMs } };
+      const response = await sendTo(server, sending, this.#config, this.#options);
       if (isPage(response)) {
         server.close(response);
         throw malformedAnswer();
@@ -364,7 +345,6 @@ export class Upstream {
     if (fault.code === "upstream_timeout" && answeredStatus(fault) === undefined)
       loadOf(server.config).busyUntil = Date.now() + MAX_BUSY_MS;
     if (blame === "server") this.#noteFailure(server);
-    else if (blame === "model") noteRefused(server, this.#options.model ?? "");
     else if (blame === "admission") {
       const seconds = Number(fault.headers["retry-after"] ?? Number.NaN);
       const ms = seconds >= 0 ? Math.min(MAX_BUSY_MS, seconds * 1000) : BUSY_MS;

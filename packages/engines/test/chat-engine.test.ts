@@ -34,6 +34,7 @@ function poolOf(...answers: Answer[]): { upstream: Upstream; asked: string[] } {
   const bounds = { connectTimeoutMs: 5_000, firstByteTimeoutMs: 5_000, idleTimeoutMs: 5_000, silenceMs: 5_000 };
   const config: UpstreamConfig = {
     ...{ modelServers: servers, loadFactor: 1.5, failoverMs: 5_000, boardMs: 0, unsaltedServers: undefined },
+    contextWindows: {},
     ...bounds,
   };
   return { upstream: new Upstream(config, { model: "m" }), asked };

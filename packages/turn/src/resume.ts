@@ -79,6 +79,7 @@ const MAX_WAIT_MS = 5_000;
  * Faults of the connection to the model server, and of an overloaded, restarting or dead server: worth another attempt.
  */
 const TRANSIENT = new Set([
+  "model_server_unknown",
   "upstream_aborted",
   "upstream_connection_lost",
   "upstream_engine_dead",

@@ -94,7 +94,7 @@ export function answerSchemas() {
   const deleted = <const Name extends string>(object: Name) =>
     z.object({ id: text, object: z.literal(object), deleted: z.literal(true) });
 
-  const Model = z.looseObject({
+  const Model = z.object({
     id: text,
     object: z.literal("model"),
     created: z.int(),

@@ -13,7 +13,10 @@ let servers = 0;
 
 /** Each test has its own server, because a server's state is cached by its URL. */
 function upstreamOf(answer: (url: string) => Promise<Response> | Response, overrides: Overrides = {}): Upstream {
-  const config = loadConfig({ VLLM_BASE_URL: `http://vllm-${servers++}/v1` } as Parameters<typeof loadConfig>[0]);
+  const config = loadConfig({
+    VLLM_BASE_URL: `http://vllm-${servers++}/v1`,
+    UPSTREAM_DIALECT: "vllm",
+  } as Parameters<typeof loadConfig>[0]);
   const fetch = async (url: string) => answer(url);
   const modelServers = config.modelServers.map((server) => ({ ...server, fetch }));
   return new Upstream({ ...config, ...overrides, modelServers });

@@ -44,6 +44,11 @@ export interface Dialect {
   /** The path of a model card's field with its window, in tokens. */
   readonly window?: readonly string[];
   /**
+   * It lists models that it has not loaded, whose cards have no window: a path from its root that loads the model which
+   * the query names, and the path of its answer's field with the window.
+   */
+  readonly windowWhenLoaded?: { path: string; query: string; field: readonly string[] };
+  /**
    * When it continues the text of the last message (`continue_final_message`): even if that has reasoning, or only if
    * it has none. A shown answer is not continued elsewhere.
    */

@@ -26,6 +26,7 @@ export const llamacpp: Dialect = {
   logprobsWithTools: false,
   counting: "input_tokens",
   window: ["meta", "n_ctx"],
+  windowWhenLoaded: { path: "//props", query: "model", field: ["default_generation_settings", "n_ctx"] },
   continues: "after_thoughts",
   misreadsLastAnswer: true,
   hasTokenIds: false,
