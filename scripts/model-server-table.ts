@@ -69,6 +69,7 @@ const ROWS: readonly (readonly [string, (dialect: Dialect) => string])[] = [
   ],
   ["A schema's `pattern`", ({ bindsWholePatterns }) => (bindsWholePatterns ? "sent with `^…$` around it" : "as it is")],
   ["Grammars of custom tools, `structured_outputs`", grammar],
+  ["Usage of an answer that a `stop` string ends", ({ usageAtStop }) => code(usageAtStop, "of the whole answer")],
   ["Log probabilities beside tools", ({ logprobsWithTools }) => (logprobsWithTools ? yes : refused)],
   ["`enable_response_messages`", ({ fields }) => (fields ? refused : yes)],
   ["gpt-oss", ({ hasTokenIds }) => (hasTokenIds ? "Harmony, by token ids" : "the server's own template")],

@@ -8,7 +8,7 @@ import type { JsonObject } from "./json.ts";
 import { logprobEntry } from "./logprobs.ts";
 import type { Settings } from "./settings.ts";
 import { hex } from "./tokenizer.ts";
-import { fingerprint, type PromptUsage, usageBody } from "./usage.ts";
+import { fingerprint, type PromptUsage, timingsOf, usageBody } from "./usage.ts";
 
 /** The values that all forms of one answer need. */
 export type ChatResult = {
@@ -29,7 +29,11 @@ export function* chatFrames(result: ChatResult): Generator<Frame> {
   const head = `${JSON.stringify({ id, object: "chat.completion.chunk", created, model }).slice(0, -1)},"choices":[`;
   const sent = { completionTokens: 0, reasoningTokens: 0 };
   const usage = () =>
-    request.continuousUsage ? `,"usage":${JSON.stringify(usageBody(undefined, result.prompt, sent, settings))}` : "";
+    request.continuousUsage
+      ? `,"usage":${JSON.stringify(usageBody(undefined, result.prompt, sent, settings))}`
+      : request.timings
+        ? `,"timings":${JSON.stringify(timingsOf(result.prompt, sent))}`
+        : "";
   const withUsage = request.includeUsage && settings.usage && !settings.usageAtFinish;
   // A request that hides the reasoning gets no token ids either.
   const withIds = request.returnTokenIds && request.includeReasoning;
@@ -43,7 +47,8 @@ export function* chatFrames(result: ChatResult): Generator<Frame> {
   };
 
   // A repeated text gives the same chunk, unless the chunk contains a count. Its frame is then reused.
-  const reusable = settings.words !== undefined && !withIds && !request.continuousUsage && top === undefined;
+  const reusable =
+    settings.words !== undefined && !withIds && !request.continuousUsage && !request.timings && top === undefined;
   const known = reusable ? new Map<string, Frame>() : undefined;
   const toolCallIds = toolCallId(result);
   let called = false;

@@ -86,7 +86,12 @@ const llamacpp: Kind = {
   }),
   headers: { server: "llama.cpp" },
   settings: "reasoning_field=reasoning_content&token_ids=0&thought_tokens=0&thoughts_end=1",
-  fields: { ...OPENAI, ...MORE, ...same("add_generation_prompt", "grammar"), repeat_penalty: "repetition_penalty" },
+  fields: {
+    ...OPENAI,
+    ...MORE,
+    ...same("add_generation_prompt", "grammar", "timings_per_token"),
+    repeat_penalty: "repetition_penalty",
+  },
   read(body) {
     const { grammar, parallel_tool_calls: _, reasoning_effort: effort, ...read } = body;
     const tools = Array.isArray(body.tools) && body.tools.length > 0;

@@ -11,6 +11,8 @@ export type Sampling = {
   stream: boolean;
   includeUsage: boolean;
   continuousUsage: boolean;
+  /** llama.cpp's counts in each chunk. */
+  timings: boolean;
   stop: string[];
   stopTokenIds: number[];
   includeStop: boolean;
@@ -45,6 +47,7 @@ export function parseSampling(body: JsonObject): Sampling {
     stream,
     includeUsage: options?.include_usage === true,
     continuousUsage: options?.include_usage === true && options.continuous_usage_stats === true,
+    timings: booleanField(body, "timings_per_token") ?? false,
     stop: parseStop(body.stop),
     stopTokenIds: integersField(body, "stop_token_ids"),
     includeStop: booleanField(body, "include_stop_str_in_output") ?? false,

@@ -38,3 +38,11 @@ export function usageBody(
   }
   return usage;
 }
+
+/** llama.cpp's counts beside a token. */
+export function timingsOf(
+  { promptTokens, cachedTokens }: PromptUsage,
+  { completionTokens }: { completionTokens: number },
+): JsonObject {
+  return { cache_n: cachedTokens, prompt_n: promptTokens - cachedTokens, predicted_n: completionTokens };
+}

@@ -223,14 +223,32 @@ describe.each(CALLING)("tools at a server of the kind %s", (model) => {
   });
 });
 
-it.each(["vllm", "llamacpp", "sglang", "ollama"] as const)("shows the reasoning of %s", async (model) => {
-  serverOf(model).trouble = "reasoning=1";
-  for (const way of ["whole", "streamed"] as const) {
-    const { output } = await ask({ model, input: "x", reasoning: { effort: "low" } }, way);
-    expect(output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
-    expect(JSON.stringify(output[0])).toContain("effort low.");
-  }
-});
+it.each(["vllm", "llamacpp", "sglang", "ollama"] as const)(
+  "shows the reasoning of %s, and counts it",
+  async (model) => {
+    serverOf(model).trouble = "reasoning=1";
+    for (const way of ["whole", "streamed"] as const) {
+      const { output, usage } = await ask({ model, input: "x", reasoning: { effort: "low" } }, way);
+      expect(output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
+      expect(JSON.stringify(output[0])).toContain("effort low.");
+      const { output_tokens = 0, output_tokens_details: { reasoning_tokens } = { reasoning_tokens: 0 } } = usage ?? {};
+      expect(reasoning_tokens).toBeGreaterThan(5);
+      expect(reasoning_tokens).toBeLessThan(output_tokens);
+    }
+  },
+);
+
+it.each(["vllm", "llamacpp", "sglang", "transformers"] as const)(
+  "counts no tokens of %s behind a stop string",
+  async (model) => {
+    for (const way of ["whole", "streamed"] as const) {
+      const response = await ask({ model, input: "a b c d e f g ".repeat(20), stop: ["b"] }, way);
+      expect([response.status, textOf(response)]).toEqual(["completed", ["You said: a "]]);
+      expect(response.usage?.input_tokens).toBeGreaterThan(140);
+      expect(response.usage?.output_tokens).toBeLessThan(12);
+    }
+  },
+);
 
 const UNSUPPORTED = { status: 400, code: "unsupported_parameter" };
 const LOGPROBS = { include: ["message.output_text.logprobs"], tools: [time] };

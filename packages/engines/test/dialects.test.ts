@@ -77,7 +77,8 @@ describe.each(OTHERS.map((dialect) => [dialect.name, dialect] as const))("to %s"
     expect(send({ json: '{"type":"object"}' }).response_format).toMatchObject({
       json_schema: { schema: { type: "object" } },
     });
-    expect(send({ json_object: true }).response_format).toEqual({ type: "json_object" });
+    const schema = dialect.name === "llamacpp" ? { schema: { type: "object" } } : {};
+    expect(send({ json_object: true }).response_format).toEqual({ type: "json_object", ...schema });
     if (dialect.grammar === undefined) {
       expect(() => send({ grammar: 'root ::= "a"' })).toThrow("'structured_outputs' is not supported");
     } else {

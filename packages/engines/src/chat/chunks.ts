@@ -6,6 +6,7 @@ import type { StopStrings } from "../stop-strings.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
 import { type AnswerReader, malformedStream, toFinishReason, toUsage, type VllmUsage } from "../vllm-stream.ts";
 import { LogprobAligner } from "./logprobs.ts";
+import { ThoughtCount, type Timings, usageSoFar } from "./own-counts.ts";
 
 /**
  * Chunks of vLLM's chat completions, and its whole completions, as model deltas.
@@ -51,6 +52,7 @@ interface ChatChunk {
   error?: unknown;
   choices?: ChatChoice[] | null;
   usage?: VllmUsage | null;
+  timings?: Timings | null;
   kv_transfer_params?: unknown;
 }
 
@@ -78,6 +80,7 @@ export class ChunkReader implements AnswerReader {
   readonly #topLogprobs: number;
   readonly #request: CreateRequest | undefined;
   #reasoned = false;
+  readonly #thoughts = new ThoughtCount();
   /** A stop string has ended the answer, and its usage is known: the rest is not wanted. */
   isOver = false;
   /** The finish reason has come: the answer is complete, except perhaps for its usage. */
@@ -113,6 +116,7 @@ export class ChunkReader implements AnswerReader {
       const error = toFaultError(fault?.status ?? 500, fault);
       throw this.#request ? clientFault(error, this.#request) : error;
     }
+    if (chunk.timings) chunk.usage ??= usageSoFar(chunk.timings);
     const choices = list(chunk.choices);
     // Only one answer was asked for; further choices are ignored.
     let choice: ChatChoice | undefined;
@@ -158,7 +162,7 @@ export class ChunkReader implements AnswerReader {
 
   /** vLLM's counts, without reasoning that was really text (`#readDelta`). */
   #usage(reported: VllmUsage) {
-    const usage = toUsage(reported);
+    const usage = this.#thoughts.completed(toUsage(reported));
     return this.#continues && !this.#reasoned ? { ...usage, output_tokens_details: { reasoning_tokens: 0 } } : usage;
   }
 
@@ -172,6 +176,7 @@ export class ChunkReader implements AnswerReader {
     const calls = list(delta.tool_calls);
     if (reasoning !== "") {
       this.#reasoned = true;
+      this.#thoughts.add(reasoning);
       this.#text.interrupt("thought", deltas);
       deltas.push({ kind: "reasoning", text: reasoning });
       this.#logprobs?.take(reasoning, content === "" && calls.length === 0);

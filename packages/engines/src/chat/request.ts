@@ -126,6 +126,15 @@ function* promptFields(
   };
 }
 
+/** Most stop strings that OpenAI's `stop` takes. */
+const MAX_STOPS = 4;
+
+/** Tells whether the server may find the stop strings itself: without the string itself in the text, and not in a call. */
+function mayEndAtStop({ stop, include_stop_str_in_output: isIncluded }: CreateRequest, hasTools: boolean): boolean {
+  const isFew = !Array.isArray(stop) || stop.length <= MAX_STOPS;
+  return isFew && isIncluded !== true && !hasTools;
+}
+
 /** The body of `/v1/chat/completions`, for a server of a dialect. Throws as `spell` does. */
 export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins, dialect: Dialect): Steps<string> {
   const { request } = prompt;
@@ -138,12 +147,15 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
   const { isWhole, interval } = deliveryOf(prompt, fields.tools !== undefined);
   const isInput = asking.inputGrammar !== undefined;
   const choice = request.tool_choice ?? undefined;
+  // The input of a call is not part of the answer.
+  const isStopped = request.stop != null && !isInput;
+  const endsAtStop = isStopped && dialect.usageAtStop === "stop" && mayEndAtStop(request, fields.tools !== undefined);
   Object.assign(body, fields, {
     stream: !isWhole,
     // An answer that may be left early must have reported its usage by then.
-    stream_options: isWhole
-      ? undefined
-      : { include_usage: true, ...(request.stop != null && { continuous_usage_stats: true }) },
+    stream_options: isWhole ? undefined : { include_usage: true, ...(isStopped && { continuous_usage_stats: true }) },
+    stop: endsAtStop ? request.stop : undefined,
+    timings_per_token: (isStopped && dialect.usageAtStop === "timings_per_token") || undefined,
     stream_interval: interval,
     tool_choice:
       fields.tools && (asking.finalText || isInput ? "none" : choice && chatToolChoice(request.tools, choice)),

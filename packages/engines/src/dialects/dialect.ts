@@ -34,6 +34,14 @@ export interface Dialect {
   readonly bindsFormat: boolean;
   /** Its grammar can let the model choose between calls and a text in its format (`FORMAT_WITH_TOOLS`). */
   readonly joinsFormat: boolean;
+  /**
+   * How the usage of an answer is known that is left at a stop string: the server tells it beside each token, by vLLM's
+   * `continuous_usage_stats` or llama.cpp's `timings_per_token`, or ends the answer itself, because its `stop` is
+   * OpenAI's. vLLM's and llama.cpp's `stop` also ends reasoning and calls. Undefined: the answer goes on to its end.
+   */
+  readonly usageAtStop?: "continuous_usage_stats" | "timings_per_token" | "stop";
+  /** It binds a JSON object only to a schema. */
+  readonly bindsObjectBySchema?: boolean;
   /** It gives the log probabilities of a stream that may have calls. */
   readonly logprobsWithTools: boolean;
   /**

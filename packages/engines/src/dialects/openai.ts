@@ -5,11 +5,12 @@ import { OPENAI_FIELDS } from "./openai-fields.ts";
 export const openai: Dialect = {
   name: "openai",
   title: "another server",
-  fields: OPENAI_FIELDS,
+  fields: { ...OPENAI_FIELDS, stop: "stop" },
   unknownFields: "refused",
   choice: "named",
   bindsFormat: false,
   joinsFormat: false,
+  usageAtStop: "stop",
   logprobsWithTools: true,
   window: ["max_model_len"],
   continues: "never",

@@ -21,6 +21,7 @@ export const sglang: Dialect = {
   choice: "named",
   bindsFormat: true,
   joinsFormat: false,
+  usageAtStop: "continuous_usage_stats",
   logprobsWithTools: true,
   counting: "tokenize",
   window: ["max_model_len"],

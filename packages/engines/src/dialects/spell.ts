@@ -38,7 +38,9 @@ export function spell(body: ChatBody, dialect: Dialect, request: CreateRequest):
     else if (field === dialect.grammar || (isExtra && unknownFields === "ignored")) spelt[field] = value;
     else if (isExtra || (asked[field] != null && !HINTS.has(field))) throw unknownField(field, dialect);
   }
-  if (spelt.stream_options) spelt.stream_options = { include_usage: true };
+  if (spelt.stream_options && dialect.usageAtStop !== "continuous_usage_stats") {
+    spelt.stream_options = { include_usage: true };
+  }
   // With 0, llama.cpp gives no log probabilities at all.
   if (spelt.top_logprobs === 0) spelt.top_logprobs = 1;
   return { ...spelt, messages: withMessages(body, dialect) };
@@ -102,9 +104,11 @@ function wholePattern(pattern: string): string {
 }
 
 /** With schemas that the server enforces. */
-function withSchemas(body: ChatBody, { bindsWholePatterns }: Dialect): ChatBody {
-  if (!bindsWholePatterns) return body;
-  const { response_format: format, tools } = body;
+function withSchemas(body: ChatBody, { bindsWholePatterns, bindsObjectBySchema }: Dialect): ChatBody {
+  const { response_format: asked, tools } = body;
+  const isObject = (asked as { type?: unknown } | undefined)?.type === "json_object";
+  const format = isObject && bindsObjectBySchema ? { type: "json_object", schema: { type: "object" } } : asked;
+  if (!bindsWholePatterns) return { ...body, response_format: format };
   return { ...body, response_format: withWholePatterns(format), tools: withWholePatterns(tools) };
 }
 

@@ -11,6 +11,7 @@ export const vllm: Dialect = {
   choice: "named",
   bindsFormat: true,
   joinsFormat: true,
+  usageAtStop: "continuous_usage_stats",
   logprobsWithTools: true,
   counting: "tokenize",
   continues: "after_thoughts",
