@@ -231,7 +231,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   async function chat(call: Call, sent: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
     const body = readRequest(kind, sent);
-    const request = withSettings(parseChatRequest(body), settings);
+    const request = withoutParsers(withSettings(parseChatRequest(body), settings), settings, kind);
     expectReadable(request.messages, model);
     const ending = request.continueFinalMessage
       ? "open message"
@@ -507,6 +507,21 @@ function permission(model: string, created: number): JsonObject {
 
 function withSettings<Request extends { returnTokenIds: boolean }>(request: Request, settings: Settings): Request {
   return settings.tokenIds ? request : { ...request, returnTokenIds: false };
+}
+
+/**
+ * A request to a vLLM that runs without parsers. Under `none` the tools are in its prompt, and the model may call them.
+ * Throws its 400 of any other choice of tools.
+ */
+function withoutParsers(request: ChatRequest, { parsers }: Settings, kind: ReturnType<typeof kindOf>): ChatRequest {
+  const { tools, toolChoice } = request;
+  if (parsers || kind.owner !== "vllm" || tools.length === 0) return request;
+  if (toolChoice.kind === "none") return { ...request, toolChoice: { kind: "auto" } };
+  throw badRequest(
+    toolChoice.kind === "auto"
+      ? '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+      : "tool_choice requires --tool-call-parser to be set",
+  );
 }
 
 async function readBody(call: Call): Promise<JsonObject> {

@@ -1,4 +1,5 @@
 import type { DialectName } from "@responses-edge/engines/dialects/dialect";
+import { type MissingParsers, missingParsersOf } from "@responses-edge/engines/missing-parsers";
 import { dialectOf, fetchModels } from "@responses-edge/engines/model-lists";
 import { learnModels } from "@responses-edge/engines/model-names";
 import { type ModelServer, sawNoAnswer } from "@responses-edge/engines/model-server";
@@ -64,6 +65,8 @@ export type ModelServerHealth = {
   separatesTenants: boolean | undefined;
   /** The kind of server, as it or the operator says; undefined if unknown. */
   dialect: DialectName | undefined;
+  /** The parsers that it was seen to lack. */
+  missingParsers: MissingParsers[];
   latencyMs: number;
 } & (
   | { models: string[]; fault?: undefined }
@@ -80,6 +83,7 @@ export function checkModelServers(config: Config, signal: AbortSignal): Promise<
       report: reportOf(server.config.name, Date.now(), config.boardMs),
       separatesTenants: separatesTenants(server),
       dialect: dialectOf(server)?.name,
+      missingParsers: missingParsersOf(server.baseUrl, dialectOf(server)?.name),
     })),
   );
 }

@@ -243,8 +243,7 @@ function disregardedTools(
   if (mustCall(choice) && !called) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;
   }
-  // If nothing may be called, such a text is the model's answer.
-  const [, unread = ""] = (choice !== "none" && UNREAD_CALL.exec(text ?? "")) || [];
+  const [, unread = ""] = UNREAD_CALL.exec(text ?? "") ?? [];
   if (unread !== "" && (tools.get(unread) || plugins.some(({ name }) => name === unread))) {
     return `'tools': its call of '${unread}' is text, because the model server parses no calls`;
   }

@@ -84,6 +84,8 @@ export class ModelOutput {
   readonly #sealsMessages: boolean;
   /** Why the model stopped, once it has. */
   finish: FinishReason | undefined;
+  /** What is wrong with an answer that has markup of the model's in its text. */
+  unread: string | undefined;
   /** The end of a generation without an answer. */
   noAnswer: NoAnswer | undefined;
   /** Grows with all output of the model, even without events (yet). */
@@ -122,6 +124,7 @@ export class ModelOutput {
     this.#closed.clear();
     this.finish = undefined;
     this.noAnswer = undefined;
+    this.unread = undefined;
     this.#output.calls.ignored = 0;
   }
 
@@ -165,6 +168,9 @@ export class ModelOutput {
       case "broken":
       case "ask_again":
         this.noAnswer = delta;
+        return;
+      case "unread":
+        this.unread = delta.why;
         return;
       case "usage":
       case "kv_transfer_params":

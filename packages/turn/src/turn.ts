@@ -206,10 +206,9 @@ export class Turn {
     }
     await sink?.flush();
     if (measured) {
-      const { status } = result.outcome;
       const { usage } = response.object;
       const error = result.outcome.status === "failed" ? result.outcome.error.code : undefined;
-      measured.end = { status, error, tokens: usage ? tokensOf(usage) : NO_TOKENS };
+      measured.end = { status: result.outcome.status, error, tokens: usage ? tokensOf(usage) : NO_TOKENS };
     }
     return result;
   }
@@ -317,7 +316,8 @@ export class Turn {
     }
     const fault = await this.#generations.run(started ?? this.#generations.begin());
     const { round, calls, state, response } = this.#output;
-    const { finish, noAnswer } = round;
+    const { finish, noAnswer, unread } = round;
+    const prompt = this.#prompt.current;
     const isWhole = !fault && finish !== "length" && finish !== "content_filter";
     if (isWhole) round.end();
     return {
@@ -327,9 +327,9 @@ export class Turn {
       noAnswer,
       calls: isWhole ? calls.pending.size : 0,
       waitsForClient: waitsForClient(state),
-      mayAnswerWithoutTools: calls.ignored > 0 && this.#prompt.current.pluginTools !== undefined,
+      mayAnswerWithoutTools: calls.ignored > 0 && prompt.pluginTools !== undefined,
       spentTokens: spentTokens(state) + response.tokensInRound,
-      disregarded: isWhole ? disregarded(this.#options.asked.request, this.#prompt.current, state) : undefined,
+      disregarded: isWhole ? (unread ?? disregarded(this.#options.asked.request, prompt, state)) : undefined,
     };
   }
 

@@ -17,6 +17,16 @@ const serverHealth = {
     .nullable()
     .optional()
     .describe("The kind of server, recognised or set by the operator. Null: unknown."),
+  missing_parsers: z
+    .array(
+      z.object({
+        model: z.string(),
+        parsers: z.array(z.enum(["reasoning", "tool_calls"])),
+        flags: z.array(z.string()).describe("The server's flags that give it these parsers."),
+      }),
+    )
+    .optional()
+    .describe("Models whose reasoning or calls the server was seen to leave in their text."),
 };
 
 export const upstreamHealth = z.object({

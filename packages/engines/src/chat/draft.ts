@@ -4,6 +4,7 @@ import type { ClientTool } from "@responses-edge/responses-api/tool-names";
 import type { AnswerFormat } from "@responses-edge/turn/contract/answer-format";
 import type { FinishReason, ModelDelta, Prompt, PromptChange } from "@responses-edge/turn/contract/engine";
 import { callFaultOf, NO_CALL, NO_SUCH_TOOL, withholdsTools } from "../offered-tools.ts";
+import { FIRST_MARKED_CALL } from "./marked-text.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
 /**
@@ -123,7 +124,7 @@ export class Draft {
       call.name = delta.name;
       call.isOffered = offered.has(call.name);
       call.tool = clients.get(call.name);
-      call.mayBeCut = call.tool !== undefined && !live.has(call.name);
+      call.mayBeCut = call.tool !== undefined && (!live.has(call.name) || call.index >= FIRST_MARKED_CALL);
       this.#hasOffered ||= call.isOffered;
     }
     if (!call.isOffered) return;

@@ -3,8 +3,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
-import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
-import { mustCall } from "@responses-edge/responses-api/tools";
+import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { answerFormat } from "@responses-edge/turn/contract/answer-format";
 import type {
   Engine,
@@ -19,10 +18,11 @@ import { clientFault, generateWithClientFaults, isBoundByClient } from "../clien
 import type { Dialect } from "../dialects/dialect.ts";
 import { cannotContinue } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
+import { noteMissingParser, type ParserKind } from "../missing-parsers.ts";
 import { dialectOf } from "../model-lists.ts";
 import { statusOf } from "../model-server.ts";
 import { contextWindow } from "../models.ts";
-import { boundRules, refuseBadFormats, strictByDefault } from "../offered-tools.ts";
+import { refuseBadFormats, strictByDefault } from "../offered-tools.ts";
 import type { ChatConfig } from "../settings.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
@@ -30,7 +30,9 @@ import { malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from 
 import { deliveryOf, streamedAnswer } from "../vllm-stream.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
+import { callsOf } from "./draft-calls.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
+import type { MarkupSeen } from "./marked-text.ts";
 import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
 import { continuesAfter, resumptionAfter } from "./resumption.ts";
 
@@ -117,8 +119,7 @@ export class ChatEngine implements Engine {
   }
 
   /** The answer to a prompt. If it may have calls, the calls and the final text are checked. */
-  async #begin(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const prompt = given.request.tools == null ? given : this.#shown(given);
+  async #begin(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     const dialect = dialectOf(this.#upstream.server) ?? (await this.#upstream.learnDialect(signal));
     if (isContinued(prompt) && !continuesAfter(prompt.items, dialect)) throw cannotContinue(dialect);
@@ -128,7 +129,10 @@ export class ChatEngine implements Engine {
     if (prompt.isFinal || !this.mayCall(prompt)) {
       const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
       const isBound = format !== undefined || outputs != null;
-      if (mayCallInVain && !isBound) return this.#withoutCalls(prompt, dialect, signal);
+      // The tools are still in the prompt; after a call, the answer is asked for again without them.
+      if (mayCallInVain && !isBound) {
+        return this.#judged(prompt, {}, dialect, await this.#answer(prompt, { bindsFormat: true }, signal));
+      }
       const answer = await this.#answer(prompt, { bindsFormat: true, finalText: true }, signal);
       return format && !dialect.bindsFormat ? this.#judged(prompt, { format, wasTold: true }, dialect, answer) : answer;
     }
@@ -147,27 +151,6 @@ export class ChatEngine implements Engine {
     const { max_output_tokens: wanted } = request;
     const window = wanted == null ? undefined : await contextWindow(model, this.#upstream, signal);
     if (wanted != null && window !== undefined && wanted > window) throw aboveWindow(wanted, window);
-  }
-
-  /**
-   * An answer in which nothing may be called. The tools are still in the prompt; after a call, the answer is asked for
-   * again without them.
-   */
-  async #withoutCalls(prompt: Prompt, dialect: Dialect, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    try {
-      return this.#judged(prompt, {}, dialect, await this.#answer(prompt, { bindsFormat: true }, signal));
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 400 || !NO_PARSER.test(error.message)) throw error;
-      statusOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
-      return this.#answer({ ...prompt, onlyOffered: true }, { bindsFormat: true, finalText: true }, signal);
-    }
-  }
-
-  /** A prompt with its tools. A model server that parses no calls gets only the callable ones. */
-  #shown(prompt: Prompt): Prompt {
-    const { refusedAutoAt } = statusOf(this.#upstream.server.baseUrl);
-    if (refusedAutoAt === undefined || Date.now() - refusedAutoAt >= REMEMBER_MS) return prompt;
-    return { ...prompt, onlyOffered: true };
   }
 
   /**
@@ -212,23 +195,42 @@ export class ChatEngine implements Engine {
       : undefined;
     const effort = request.reasoning?.effort;
     const thinkingBudget = effort == null ? undefined : budgets?.[effort];
-    const asked = { ...asking, laterSystemMessages, thinkingBudget, bindsByDefault: this.#bindsByDefault };
+    const parsesCalls = this.#parsesCalls;
+    const asked = { ...asking, laterSystemMessages, thinkingBudget, bindsByDefault: this.#bindsByDefault, parsesCalls };
     const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
     const options = deliveryOf(prompt, promptTools(prompt).length > 0);
     let response: Response;
     try {
       response = await this.#upstream.request("/chat/completions", signal, body, options);
     } catch (error) {
+      if (parsesCalls && isWithoutParser(error)) {
+        this.#noteMissing("tool_calls", model);
+        statusOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
+        return this.#answer(prompt, asking, signal, laterSystemMessages);
+      }
       if (laterSystemMessages === "at_beginning" || !isOfPlacement(error)) throw error;
       return this.#answer(prompt, asking, signal, "at_beginning");
     }
+    const { inputGrammar, finalText } = asking;
+    const continues = isContinued(prompt);
+    const hasLogprobs = request.include?.includes("message.output_text.logprobs");
+    const { beginInThought } = statusOf(this.#upstream.server.baseUrl);
     const reader = new ChunkReader({
       // The input of a call is not part of the answer.
-      stop: request.stop != null && asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
+      stop: request.stop != null && inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
       minTokens: request.min_tokens ?? undefined,
       topLogprobs: request.top_logprobs ?? undefined,
-      continues: isContinued(prompt),
+      continues,
       request,
+      // Log probabilities are those of the whole text.
+      markup:
+        continues || hasLogprobs || inputGrammar !== undefined
+          ? undefined
+          : {
+              tools: () => (finalText ? [] : promptTools(prompt)),
+              beginsInThought: effort !== "none" && beginInThought?.has(model) === true,
+              onSeen: (seen) => this.#seeMarkup(seen, model),
+            },
     });
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
@@ -237,6 +239,28 @@ export class ChatEngine implements Engine {
     }
     await response.body?.cancel();
     throw malformedAnswer();
+  }
+
+  /** Tells whether the server is not known to refuse calls because it runs without a parser of them. */
+  get #parsesCalls(): boolean {
+    const { refusedAutoAt } = statusOf(this.#upstream.server.baseUrl);
+    return refusedAutoAt === undefined || Date.now() - refusedAutoAt >= REMEMBER_MS;
+  }
+
+  /** Takes note of an answer that had thoughts or calls in its text. */
+  #seeMarkup({ thoughts, calls, endsThought }: MarkupSeen, model: string): void {
+    if (thoughts || endsThought) this.#noteMissing("reasoning", model);
+    if (calls) this.#noteMissing("tool_calls", model);
+    const status = statusOf(this.#upstream.server.baseUrl);
+    if (!endsThought) return;
+    status.beginInThought ??= new Set();
+    status.beginInThought.add(model);
+  }
+
+  #noteMissing(kind: ParserKind, model: string): void {
+    const { server } = this.#upstream;
+    const { baseUrl, config } = server;
+    noteMissingParser({ baseUrl, name: config.name, dialect: dialectOf(server)?.name }, model, kind);
   }
 
   resumption(prompt: Prompt, partial: readonly Item[]): Resumption | undefined {
@@ -252,15 +276,14 @@ export class ChatEngine implements Engine {
   }
 
   async #measured(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
-    const shown = this.#shown(prompt);
     const { counting, isTokenPerDelta } = await this.#upstream.learnDialect(signal);
     const path = counting === "input_tokens" ? "/chat/completions/input_tokens" : "//tokenize";
     const [said, window] = await Promise.all([
       counting === undefined
-        ? { count: estimateTokens([shown.items, shown.request.instructions, promptTools(shown)]) }
-        : this.#upstream.json(path, signal, this.#countRequest(shown, "in_place")).catch((error: unknown) => {
+        ? { count: estimateTokens([prompt.items, prompt.request.instructions, promptTools(prompt)]) }
+        : this.#upstream.json(path, signal, this.#countRequest(prompt, "in_place")).catch((error: unknown) => {
             if (!isOfPlacement(error)) throw error;
-            return this.#upstream.json(path, signal, this.#countRequest(shown, "at_beginning"));
+            return this.#upstream.json(path, signal, this.#countRequest(prompt, "at_beginning"));
           }),
       counting === "tokenize" ? undefined : contextWindow(prompt.model, this.#upstream, signal),
     ]);
@@ -274,7 +297,7 @@ export class ChatEngine implements Engine {
     if (told === undefined) throw windowNotTold();
     const size = { tokens, contextWindow: told };
     if (counting === undefined) return { ...size, isEstimate: true };
-    return isTokenPerDelta && isContinued(shown) ? { ...size, isTokenPerDelta } : size;
+    return isTokenPerDelta && isContinued(prompt) ? { ...size, isTokenPerDelta } : size;
   }
 
   /** Makes the body that has a prompt counted, for the server that gets it. */
@@ -284,7 +307,7 @@ export class ChatEngine implements Engine {
   }
 
   async inputMessages(prompt: Prompt, signal: AbortSignal): Promise<RawMessage[]> {
-    const body = this.#countRequest(this.#shown(prompt), "at_beginning");
+    const body = this.#countRequest(prompt, "at_beginning");
     const tokenized = await this.#rawTokens("//tokenize", signal, body);
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();
@@ -360,37 +383,15 @@ async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]
   }
 }
 
+/** Tells whether a server refuses a choice of tools because it runs without a parser of calls. */
+function isWithoutParser(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 400 && NO_PARSER.test(error.message);
+}
+
 /** Tells whether a template refuses a prompt because of system messages after the beginning. */
 function isOfPlacement(error: unknown): boolean {
   return error instanceof ApiError && error.status === 400 && SYSTEM_PLACEMENT.test(error.message);
 }
 
 /** How a prompt is asked, without the parts that are tried out. */
-type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget" | "bindsByDefault">;
-
-/**
- * The tools that the client answers, and those of them whose calls are shown while they are written: strict ones, where
- * the server constrains them (`bindsStrict`), and custom ones without a grammar, whose inputs are long and may be
- * anything.
- */
-function callsOf(prompt: Prompt, bindsStrict: boolean): Omit<DraftOptions, "format" | "wasTold"> {
-  const { request } = prompt;
-  const clients = ClientTools.of(request.tools);
-  const named = request.tool_choice == null ? undefined : clients.named(request.tool_choice);
-  const rules = boundRules(request);
-  const callable = new Set<string>();
-  const strict = new Set<string>();
-  for (const tool of promptTools(prompt, "callable")) {
-    if (named && tool.name !== named.flatName) continue;
-    callable.add(tool.name);
-    if (bindsStrict && tool.strict === true) strict.add(tool.name);
-  }
-  const answered = new Map<string, ClientTool>();
-  const live = new Set<string>();
-  for (const client of named ? [named] : clients.offered(request.tool_choice)) {
-    const { flatName, tool } = client;
-    answered.set(flatName, client);
-    if ((tool.type === "custom" && !rules.has(flatName)) || strict.has(flatName)) live.add(flatName);
-  }
-  return { offered: callable, mustCall: mustCall(request.tool_choice), clients: answered, live, rules };
-}
+type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget" | "bindsByDefault" | "parsesCalls">;

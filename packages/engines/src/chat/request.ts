@@ -35,6 +35,8 @@ export interface Asking {
   finalText?: boolean;
   /** Functions that are strict by default are sent as strict ones. */
   bindsByDefault?: boolean;
+  /** False for a server that runs without a parser of calls: it leaves them in the text. */
+  parsesCalls?: boolean;
   /** EBNF of the whole output after the reasoning: the input of a call. */
   inputGrammar?: string;
 }
@@ -150,6 +152,10 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
   // The input of a call is not part of the answer.
   const isStopped = request.stop != null && !isInput;
   const endsAtStop = isStopped && dialect.usageAtStop === "stop" && mayEndAtStop(request, fields.tools !== undefined);
+  const leavesCalls = asking.parsesCalls === false && fields.tools !== undefined;
+  // The marks of some families are special tokens.
+  const showsTokens = leavesCalls && (!dialect.fields || "skip_special_tokens" in dialect.fields);
+  if (showsTokens && request.skip_special_tokens == null) body.skip_special_tokens = false;
   Object.assign(body, fields, {
     stream: !isWhole,
     // An answer that may be left early must have reported its usage by then.
@@ -158,7 +164,8 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
     timings_per_token: (isStopped && dialect.usageAtStop === "timings_per_token") || undefined,
     stream_interval: interval,
     tool_choice:
-      fields.tools && (asking.finalText || isInput ? "none" : choice && chatToolChoice(request.tools, choice)),
+      fields.tools &&
+      (asking.finalText || isInput || leavesCalls ? "none" : choice && chatToolChoice(request.tools, choice)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
     response_format: asking.bindsFormat && format ? responseFormat(format) : undefined,
     structured_outputs: isInput
