@@ -1,6 +1,6 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
 import type { DialectName } from "./dialects/dialect.ts";
-import { statusOf } from "./model-server.ts";
+import { parserFactsOf } from "./parser-facts.ts";
 
 /**
  * Model servers that leave a model's thoughts or calls in its text, because they run without a parser of them. The
@@ -39,19 +39,18 @@ export function noteMissingParser(
   kind: ParserKind,
 ): void {
   const { baseUrl, name, dialect } = server;
-  const status = statusOf(baseUrl);
-  status.unparsed ??= new Map();
-  const known = status.unparsed.get(model) ?? new Set();
-  if (known.has(kind) || (known.size === 0 && status.unparsed.size >= MAX_MODELS)) return;
+  const { unparsed } = parserFactsOf(baseUrl);
+  const known = unparsed.get(model) ?? new Set();
+  if (known.has(kind) || (known.size === 0 && unparsed.size >= MAX_MODELS)) return;
   known.add(kind);
-  status.unparsed.set(model, known);
+  unparsed.set(model, known);
   const flags = parserFlags(dialect, [kind]).join(" ");
   console.warn(logLine({ level: "warn", missing_parser: kind, server: name, model, ...(flags !== "" && { flags }) }));
 }
 
 /** The parsers that a server was seen to lack, by this isolate. */
 export function missingParsersOf(baseUrl: string, dialect: DialectName | undefined): MissingParsers[] {
-  return [...(statusOf(baseUrl).unparsed ?? [])].map(([model, kinds]) => {
+  return [...parserFactsOf(baseUrl).unparsed].map(([model, kinds]) => {
     const parsers = [...kinds].sort();
     return { model, parsers, flags: parserFlags(dialect, parsers) };
   });

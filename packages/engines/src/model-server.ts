@@ -368,16 +368,6 @@ interface Status {
   askedAt?: number;
   /** When it was last seen down, or broke off a stream: another server may have its URL since. Unix milliseconds. */
   doubtedAt?: number;
-  /** When it last refused `tool_choice: "auto"`, because it runs without a parser of calls. */
-  refusedAutoAt?: number;
-  /** The parsers that it lacks (`missing-parsers.ts`), by model. */
-  unparsed?: Map<string, Set<"reasoning" | "tool_calls">>;
-  /** The models whose thoughts begin in the prompt, and end in the text. */
-  beginInThought?: Set<string>;
-  /** When it last refused the schemas of functions that are strict by default, Unix milliseconds. */
-  refusedStrictAt?: number;
-  /** When a call of a strict function was outside its schema last, Unix milliseconds: the server does not bind them. */
-  ignoredStrictAt?: number;
 }
 
 const servers = new Map<string, Status>();

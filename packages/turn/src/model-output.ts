@@ -84,7 +84,7 @@ export class ModelOutput {
   readonly #sealsMessages: boolean;
   /** Why the model stopped, once it has. */
   finish: FinishReason | undefined;
-  /** What is wrong with an answer that has markup of the model's in its text. */
+  /** The fault of an answer that has markup of the model's in its text. */
   unread: string | undefined;
   /** The end of a generation without an answer. */
   noAnswer: NoAnswer | undefined;

@@ -20,9 +20,9 @@ import { cannotContinue } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
 import { noteMissingParser, type ParserKind } from "../missing-parsers.ts";
 import { dialectOf } from "../model-lists.ts";
-import { statusOf } from "../model-server.ts";
 import { contextWindow } from "../models.ts";
 import { refuseBadFormats, strictByDefault } from "../offered-tools.ts";
+import { isBelieved, PARSER_FACTS, parserFactsOf } from "../parser-facts.ts";
 import type { ChatConfig } from "../settings.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
@@ -35,9 +35,6 @@ import { asInput, forcedInput } from "./forced-input.ts";
 import type { MarkupSeen } from "./marked-text.ts";
 import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
 import { continuesAfter, resumptionAfter } from "./resumption.ts";
-
-/** How long a server is remembered to parse no calls, or not to bind the arguments of strict functions, in milliseconds. */
-const REMEMBER_MS = 600_000;
 
 /** Error texts of chat templates that want every system message at the beginning, or do not know the role later. */
 const SYSTEM_PLACEMENT =
@@ -93,7 +90,7 @@ export class ChatEngine implements Engine {
     if ((text?.format != null || outputs != null || hasClientTools) && isBoundByClient(prompt)) {
       return generateWithClientFaults(prompt, signal, (given) => {
         if (given.freeInputs && !prompt.freeInputs && strictByDefault(prompt).size > 0) {
-          statusOf(this.#upstream.server.baseUrl).refusedStrictAt = Date.now();
+          parserFactsOf(this.#upstream.server.baseUrl).refusedStrictAt = Date.now();
         }
         return this.#generate(given, signal);
       });
@@ -104,12 +101,6 @@ export class ChatEngine implements Engine {
     } catch (error) {
       throw error instanceof ApiError && !signal.aborted ? clientFault(error, prompt.request) : error;
     }
-  }
-
-  /** Tells whether functions that are strict by default are sent as strict ones: not to a server that has refused it. */
-  get #bindsByDefault(): boolean {
-    const { refusedStrictAt } = statusOf(this.#upstream.server.baseUrl);
-    return refusedStrictAt === undefined || Date.now() - refusedStrictAt >= REMEMBER_MS;
   }
 
   async #generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
@@ -163,8 +154,7 @@ export class ChatEngine implements Engine {
     dialect: Dialect,
     answer: AsyncIterable<ModelDelta[]>,
   ): AsyncGenerator<ModelDelta[]> {
-    const { ignoredStrictAt } = statusOf(this.#upstream.server.baseUrl);
-    const ignoresStrict = ignoredStrictAt !== undefined && Date.now() - ignoredStrictAt < REMEMBER_MS;
+    const ignoresStrict = isBelieved(PARSER_FACTS.get(this.#upstream.server.baseUrl)?.ignoredStrictAt);
     // An answer that comes whole is not shown in part.
     const bindsStrict = dialect.bindsFormat && dialect.choice !== "none" && !ignoresStrict && !prompt.isUnwatched;
     const draft = new Draft(prompt, { ...callsOf(prompt, bindsStrict), ...text });
@@ -179,7 +169,7 @@ export class ChatEngine implements Engine {
       return;
     }
     const last = draft.end();
-    if (draft.hasShownInvalid) statusOf(this.#upstream.server.baseUrl).ignoredStrictAt = Date.now();
+    if (draft.hasShownInvalid) parserFactsOf(this.#upstream.server.baseUrl).ignoredStrictAt = Date.now();
     yield last;
   }
 
@@ -195,8 +185,10 @@ export class ChatEngine implements Engine {
       : undefined;
     const effort = request.reasoning?.effort;
     const thinkingBudget = effort == null ? undefined : budgets?.[effort];
-    const parsesCalls = this.#parsesCalls;
-    const asked = { ...asking, laterSystemMessages, thinkingBudget, bindsByDefault: this.#bindsByDefault, parsesCalls };
+    const facts = PARSER_FACTS.get(this.#upstream.server.baseUrl);
+    const parsesCalls = !facts || !isBelieved(facts.refusedAutoAt);
+    const bindsByDefault = !facts || !isBelieved(facts.refusedStrictAt);
+    const asked = { ...asking, laterSystemMessages, thinkingBudget, bindsByDefault, parsesCalls };
     const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
     const options = deliveryOf(prompt, promptTools(prompt).length > 0);
     let response: Response;
@@ -205,7 +197,7 @@ export class ChatEngine implements Engine {
     } catch (error) {
       if (parsesCalls && isWithoutParser(error)) {
         this.#noteMissing("tool_calls", model);
-        statusOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
+        parserFactsOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
         return this.#answer(prompt, asking, signal, laterSystemMessages);
       }
       if (laterSystemMessages === "at_beginning" || !isOfPlacement(error)) throw error;
@@ -214,7 +206,6 @@ export class ChatEngine implements Engine {
     const { inputGrammar, finalText } = asking;
     const continues = isContinued(prompt);
     const hasLogprobs = request.include?.includes("message.output_text.logprobs");
-    const { beginInThought } = statusOf(this.#upstream.server.baseUrl);
     const reader = new ChunkReader({
       // The input of a call is not part of the answer.
       stop: request.stop != null && inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
@@ -228,7 +219,7 @@ export class ChatEngine implements Engine {
           ? undefined
           : {
               tools: () => (finalText ? [] : promptTools(prompt)),
-              beginsInThought: effort !== "none" && beginInThought?.has(model) === true,
+              beginsInThought: effort !== "none" && facts?.beginInThought.has(model) === true,
               onSeen: (seen) => this.#seeMarkup(seen, model),
             },
     });
@@ -241,20 +232,11 @@ export class ChatEngine implements Engine {
     throw malformedAnswer();
   }
 
-  /** Tells whether the server is not known to refuse calls because it runs without a parser of them. */
-  get #parsesCalls(): boolean {
-    const { refusedAutoAt } = statusOf(this.#upstream.server.baseUrl);
-    return refusedAutoAt === undefined || Date.now() - refusedAutoAt >= REMEMBER_MS;
-  }
-
   /** Takes note of an answer that had thoughts or calls in its text. */
   #seeMarkup({ thoughts, calls, endsThought }: MarkupSeen, model: string): void {
     if (thoughts || endsThought) this.#noteMissing("reasoning", model);
     if (calls) this.#noteMissing("tool_calls", model);
-    const status = statusOf(this.#upstream.server.baseUrl);
-    if (!endsThought) return;
-    status.beginInThought ??= new Set();
-    status.beginInThought.add(model);
+    if (endsThought) parserFactsOf(this.#upstream.server.baseUrl).beginInThought.add(model);
   }
 
   #noteMissing(kind: ParserKind, model: string): void {
@@ -302,7 +284,8 @@ export class ChatEngine implements Engine {
 
   /** Makes the body that has a prompt counted, for the server that gets it. */
   #countRequest(prompt: Prompt, place: Asking["laterSystemMessages"]): BodyFor {
-    const asking = { laterSystemMessages: place, bindsByDefault: this.#bindsByDefault };
+    const refusedAt = PARSER_FACTS.get(this.#upstream.server.baseUrl)?.refusedStrictAt;
+    const asking = { laterSystemMessages: place, bindsByDefault: !isBelieved(refusedAt) };
     return (dialect) => this.#work.run(toCountRequest(prompt, asking, this.#plugins, dialect));
   }
 

@@ -6,7 +6,7 @@ import type { ThoughtCount } from "./own-counts.ts";
 
 /** The text of an answer whose server may have left thoughts and calls in it, as model deltas. */
 
-/** What an answer showed about its server's parsers. */
+/** The facts that an answer showed about its server's parsers. */
 export interface MarkupSeen {
   /** Thoughts and calls were in the text. */
   thoughts: boolean;
@@ -27,7 +27,7 @@ export interface MarkupUse {
 /** Calls in the text have indices from here on: no server gives so many. Nothing has bound their arguments. */
 export const FIRST_MARKED_CALL = 1_000_000;
 
-/** What is wrong with an answer, in words for the client. */
+/** The faults of an answer, in words for the client. */
 const THOUGHT_IN_TEXT =
   "'reasoning': its reasoning is in its text, because the model server runs without a parser of reasoning";
 const CALL_IN_TEXT = "'tools': a call in its text cannot be read, and the model server runs without a parser of calls";

@@ -50,7 +50,7 @@ const FENCE_LENGTH = 3;
 /** Blocks that are no calls, and thoughts without an end, are text. After so many nothing is searched any more. */
 const MAX_FAILED = 16;
 
-/** What a block of calls begins with, if its mark is a tag that people quote. */
+/** The beginning of a block of calls whose mark is a tag that people quote. */
 const CALL_BEGINNING =
   /^\s*(?:\[?\s*\{\s*"(?:name|tool_name|function)"\s*:|<function=|<invoke name=|[\w.-]+\s*<arg_key>)/;
 
@@ -353,7 +353,7 @@ export class MarkupReader {
     this.#begin();
   }
 
-  /** What follows stands at the beginning again. */
+  /** The text that follows stands at the beginning again. */
   #begin(): void {
     this.#recent = "";
     this.#isInFence = false;
