@@ -97,21 +97,17 @@ export class MarkupReader {
   /** The answer began within a thought. */
   endedThought = false;
   #hasThoughts = true;
-  /** Characters of thoughts, and of all that the model has written. */
-  readonly length = { thoughts: 0, all: 0 };
 
   /** `before` is the text of the answer so far. */
   constructor({ tools, beginsInThought }: MarkupOptions, before = "") {
     this.#tools = tools;
     this.#recent = before;
     this.#hasWords = before.trim() !== "";
-    this.length.all = before.length;
     if (beginsInThought && before === "") this.#mode = { kind: "beginning" };
   }
 
   /** Takes the next text. Gives what is certain of it. */
   push(text: string): Piece[] {
-    this.length.all += text.length;
     const { kind } = this.#mode;
     const isPlain = this.#held === "" && (kind === "text" || kind === "thought") && !MARK_BEGINNING.test(text);
     this.#held += text;
@@ -323,10 +319,8 @@ export class MarkupReader {
     if (length === 0) return true;
     const text = this.#held.slice(0, length);
     this.#drop(length);
-    if (kind === "thought") {
-      this.length.thoughts += length;
-      this.found.thoughts = true;
-    } else {
+    if (kind === "thought") this.found.thoughts = true;
+    else {
       this.#recent += text;
       this.#hasWords ||= text.trim() !== "";
     }
