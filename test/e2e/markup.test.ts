@@ -113,6 +113,16 @@ describe.each(WAYS)("%s", (_, ask) => {
     expect(gateway.asked).toHaveLength(1);
   });
 
+  it.each([
+    ["JSON", `{"name": "get_weather", "parameters": ${right}}`, right],
+    ["Python's form", "[get_weather(city='Rome')]", '{"city":"Rome"}'],
+  ])("a call without any tag, in %s, is a call", async (_form, said, args) => {
+    gateway.replies(saying(said));
+    expect((await ask({ tools: [weather] })).output).toMatchObject([{ type: "function_call", arguments: args }]);
+    gateway.replies(saying(said));
+    expect(textOf(await ask())).toEqual([said]);
+  });
+
   it("a token of a call that nobody can read fails the response", async () => {
     gateway.replies(saying("<|tool_calls_section_begin|>nonsense"));
     expect(JSON.stringify(await ask({ tools: [weather] }))).toMatch(/'tools': a call in its text cannot be read/);
@@ -174,6 +184,22 @@ describe("a thought that the chat template begins in the prompt", () => {
       await other.close();
     }
   });
+});
+
+it("a server that gives its model no tools fails by name, and its health has the flag", async () => {
+  const other = await startScripted({ UPSTREAM_DIALECT: "llamacpp" });
+  try {
+    other.replies({ status: 500, body: fault(500, "tools param requires --jinja flag") });
+    const answer = await other.post({ model: MODEL, input: "Weather?", tools: [weather] });
+    expect(answer.status).toBe(502);
+    expect(await answer.json()).toMatchObject({
+      error: { code: "upstream_misconfigured", message: expect.stringContaining("--jinja") },
+    });
+    const health = (await (await fetch(`${other.url}/health/upstream`)).json()) as object;
+    expect(health).toMatchObject({ missing_parsers: [{ parsers: ["tool_calls"], flags: ["--jinja"] }] });
+  } finally {
+    await other.close();
+  }
 });
 
 describe("a vLLM that runs without a parser of calls", () => {

@@ -153,6 +153,12 @@ const BOTH =
 const CONTEXT_LENGTH =
   /maximum context length|max_model_len|longer than the maximum model length|context length of|exceeds? the available context size|longer than the model's context length|exceeds? (the )?(maximum|model's|available) (allowed |context )?(length|size|window)|input length .*exceeds|prompt is too long/i;
 
+/** llama.cpp's 500 of a prompt with tools, if it does not run the model's chat template. */
+const NO_TEMPLATES = /requires? --jinja/i;
+
+/** The code of that fault. */
+export const WITHOUT_TEMPLATES = "upstream_misconfigured";
+
 /** llama.cpp reports with a 500 that a model takes no media, vLLM with a 400. */
 const NO_MEDIA = /(image|audio|video) input is not supported/i;
 
@@ -169,6 +175,10 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
   if (status >= 500 && UNREADABLE_WORDS.test(message)) {
     const said = "The model server could not parse its model's output.";
     return new ApiError({ status: 502, message: said, code: UNREADABLE_ANSWER });
+  }
+  if (NO_TEMPLATES.test(message)) {
+    const said = "The model server runs without --jinja, so that its model gets no tools.";
+    return new ApiError({ status: 502, message: said, code: WITHOUT_TEMPLATES });
   }
   if (NO_MEDIA.test(message)) return toRefusal(message.replace(/ - hint:.*/s, "."), fault?.param);
   if (isOfModel(status, fault)) return invalidRequest("model", message, "model_not_found");

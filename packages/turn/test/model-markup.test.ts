@@ -131,6 +131,18 @@ const CASES: [family: string, answer: string, pieces: Piece[]][] = [
     '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}<|call|>',
     [thought("Hm."), rome],
   ],
+  ["Llama 3, bare JSON", '{"name": "get_weather", "parameters": {"city": "Rome"}}', [rome]],
+  ["Llama 3.1, with a type", '{"type": "function", "name": "get_weather", "parameters": {"city": "Rome"}}', [rome]],
+  [
+    "several in bare JSON",
+    '{"name": "get_weather", "parameters": {"city": "Rome"}}; {"name": "get_time", "parameters": {}}',
+    [rome, call("get_time", "{}")],
+  ],
+  [
+    "Llama 4, in Python's form",
+    "[get_weather(city='Rome', days=3), get_time()]",
+    [call("get_weather", '{"city":"Rome","days":3}'), call("get_time", "{}")],
+  ],
 ];
 
 describe("an answer", () => {
@@ -183,6 +195,12 @@ describe("a text that only quotes markup", () => {
     "It begins a line:\n<think>\nand never ends.",
     "Use <tool_call> tags to call get_weather.",
     'The tag <tool_call>{"name": "other", "arguments": {}}</tool_call> names no tool.',
+    '{"name": "get_weather", "description": "The weather.", "parameters": {"type": "object"}}',
+    '{"name": "Ada", "parameters": {}}',
+    '[{"name": "get_weather"}]',
+    "[get_weather(1)](https://example.com)",
+    "[1, 2, 3]",
+    "{",
     "a < b, a[0] <= c, <b>bold</b>, [link](url), List<think>",
   ])("stays as it is: %j", (said) => {
     for (const lengths of [[said.length], [1], [3, 7]]) {
@@ -248,6 +266,11 @@ describe("a call that cannot be read", () => {
 
   it("and names no tool is noticed by its token", () => {
     expect(read("<|tool_calls_section_begin|>nonsense").reader.unread).toBe("call");
+  });
+
+  it("in bare JSON, too", () => {
+    const { pieces } = read('{"name": "get_weather", "parameters": {"city": ', {}, [5]);
+    expect(pieces).toMatchObject([{ kind: "call", name: "get_weather" }]);
   });
 
   it("because it is truncated stays text", () => {

@@ -1,7 +1,7 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { type ApiError, toApiError } from "@responses-edge/responses-api/errors";
 import type { ModelDelta, TokenLogprob } from "@responses-edge/turn/contract/engine";
-import { MARK_BEGINNING } from "@responses-edge/turn/contract/model-markup/families";
+import { ANSWER_BEGINNING, MARK_BEGINNING } from "@responses-edge/turn/contract/model-markup/families";
 import { clientFault } from "../client-faults.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
 import { type AnswerReader, malformedStream, toFinishReason, toUsage, type VllmUsage } from "../vllm-stream.ts";
@@ -62,6 +62,9 @@ const NO_LOGPROBS: TokenLogprob[] = [];
 
 /** vLLM writes this for a logprob of minus infinity, which JSON cannot carry. */
 const LOGPROB_FLOOR = -9999;
+
+/** Most white space before the first word of an answer that may be a call in bare JSON, in characters. */
+const MAX_SPACE = 8;
 
 export interface ChunkReaderOptions extends AnswerTextOptions {
   /** Output tokens before which no stop string counts. */
@@ -195,9 +198,12 @@ export class ChunkReader implements AnswerReader {
       this.#logprobs?.take(reasoning, content === "" && calls.length === 0);
     }
     if (content !== "") {
-      if (this.#markup && !this.#marked && MARK_BEGINNING.test(content)) {
-        this.#marked = new MarkedText(this.#markup, this.#said, this.#text, this.#thoughts);
-        if (this.#reasoned) this.#marked.hasParsedThoughts(deltas, isBound);
+      if (this.#markup && !this.#marked) {
+        const isBeginning = this.#said.length < MAX_SPACE && this.#said.trim() === "";
+        if ((isBeginning ? ANSWER_BEGINNING : MARK_BEGINNING).test(content)) {
+          this.#marked = new MarkedText(this.#markup, this.#said, this.#text, this.#thoughts);
+          if (this.#reasoned) this.#marked.hasParsedThoughts(deltas, isBound);
+        }
       }
       if (this.#marked) this.#marked.push(content, deltas, isBound);
       else {

@@ -26,7 +26,13 @@ import { isBelieved, PARSER_FACTS, parserFactsOf } from "../parser-facts.ts";
 import type { ChatConfig } from "../settings.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
-import { malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
+import {
+  malformedAnswer,
+  parsedAnswer,
+  UNREADABLE_ANSWER,
+  WITHOUT_TEMPLATES,
+  windowNotTold,
+} from "../upstream-faults.ts";
 import { deliveryOf, streamedAnswer } from "../vllm-stream.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
@@ -200,6 +206,7 @@ export class ChatEngine implements Engine {
         parserFactsOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
         return this.#answer(prompt, asking, signal, laterSystemMessages);
       }
+      if (error instanceof ApiError && error.code === WITHOUT_TEMPLATES) this.#noteMissing("tool_calls", model);
       if (laterSystemMessages === "at_beginning" || !isOfPlacement(error)) throw error;
       return this.#answer(prompt, asking, signal, "at_beginning");
     }

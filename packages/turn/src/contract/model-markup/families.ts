@@ -1,5 +1,12 @@
 /** The markup in which model families write thoughts and calls, as it stands in the text of a server without parsers. */
 
+/** A call that a model has written into its text. */
+export interface MarkedCall {
+  name: string;
+  /** JSON, as the model wrote it where it wrote JSON. */
+  arguments: string;
+}
+
 /** The marks of a thought. */
 export const THOUGHTS: ReadonlyMap<string, string> = new Map([
   // Qwen, DeepSeek, GLM, Kimi, MiniMax, Nemotron, Granite and others.
@@ -49,6 +56,9 @@ export const HARMONY_MARKS: readonly string[] = [
 
 /** The characters with which marks begin. */
 export const MARK_BEGINNING = /[<[◁]/;
+
+/** The same at the beginning of an answer, which may be a call in bare JSON. */
+export const ANSWER_BEGINNING = /[<[◁{]/;
 
 /** The first mark of any kind. Longer ones come before those that they begin with. */
 export const MARKS = [...THOUGHTS.keys(), ...LATE_ENDS, ...CALLS.keys(), FUNCTION_TAG, ...HARMONY_MARKS].sort(

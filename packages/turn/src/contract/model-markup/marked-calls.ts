@@ -1,19 +1,57 @@
-import { isJsonObject, type JsonObject, parseArguments } from "@responses-edge/responses-api/json";
+import { isJson, isJsonObject, type JsonObject, parseArguments } from "@responses-edge/responses-api/json";
+import type { MarkedCall } from "./families.ts";
 import { elementsOf, membersOf, pastSpace, valueEnd } from "./json-values.ts";
+import { pythonCalls } from "./python-calls.ts";
 
 /**
  * Calls in the markup of model families, as a model server without a parser gives them. A text is a call only if all of
  * it can be read, and it names a tool of the prompt.
  */
 
-export interface MarkedCall {
-  name: string;
-  /** JSON, as the model wrote it where it wrote JSON. */
-  arguments: string;
-}
-
 /** The schemas of a prompt's tools, by the names that the model knows. */
 export type MarkedTools = ReadonlyMap<string, JsonObject | null>;
+
+/** Members of an object that is a call, and nothing else, without a tag around it. */
+const BARE_MEMBERS = new Set(["type", "id", "name", "arguments", "parameters"]);
+
+/** The beginning of an answer that is calls without a tag, with the name of the first; and a text that may become one. */
+const BARE_BEGINNING =
+  /^\s*(?:\[?\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"([\w.-]+)"|\[\s*([\w.-]+)\()/;
+const MAY_BE_BARE =
+  /^\s*(?:\[?\s*(?:\{\s*(?:"(?:[a-z]{0,4}|(?:name|type)"\s*(?::\s*(?:"[\w.-]*(?:"\s*,?\s*(?:"(?:[a-z]{0,4}|name"\s*(?::\s*(?:"[\w.-]*)?)?))?)?)?)?))?)?|\[\s*[\w.-]*)$/;
+
+/** Longest beginning that is examined, in characters. */
+const MAX_BEGINNING = 256;
+
+/** Tells whether an answer begins as calls without tags do, with the name of a tool. */
+export function bareBeginning(answer: string, tools: MarkedTools): "none" | "possible" | "certain" {
+  if (tools.size === 0) return "none";
+  if (answer.length < MAX_BEGINNING && MAY_BE_BARE.test(answer)) return "possible";
+  const [, inJson, inPython] = BARE_BEGINNING.exec(answer) ?? [];
+  const name = inJson ?? inPython;
+  return name !== undefined && tools.has(name) ? "certain" : "none";
+}
+
+/**
+ * The calls of an answer that is nothing but calls, without tags: JSON (Llama 3), or Python's form (Llama 4, Olmo). One
+ * in broken JSON has arguments that are none, unless it is `isTruncated`. Undefined for any other answer.
+ */
+export function bareCallsIn(answer: string, tools: MarkedTools, isTruncated: boolean): MarkedCall[] | undefined {
+  const text = answer.trim();
+  const name = BARE_BEGINNING.exec(text)?.[1];
+  if (name !== undefined && !isTruncated && !isJson(text) && !jsonCalls(text)) {
+    return [{ name, arguments: `not JSON: ${text}` }];
+  }
+  const calls = name === undefined ? pythonCalls(text) : jsonCalls(text, isBareCall);
+  return calls && calls.length > 0 && calls.every((call) => tools.has(call.name)) ? calls : undefined;
+}
+
+function isBareCall(members: ReadonlyMap<string, string>): boolean {
+  const given = members.get("parameters") ?? members.get("arguments");
+  if (given === undefined || !members.keys().every((key) => BARE_MEMBERS.has(key))) return false;
+  // A tool's own description has a schema.
+  return !/^\{\s*"(?:type"\s*:\s*"object|properties)"/.test(given);
+}
 
 /** The calls in the inside of a block of calls; undefined if it is anything else. */
 export function callsIn(block: string, tools: MarkedTools): MarkedCall[] | undefined {
@@ -28,7 +66,10 @@ export function callsIn(block: string, tools: MarkedTools): MarkedCall[] | undef
 type Form = (text: string, tools: MarkedTools) => MarkedCall[] | undefined;
 
 /** In the order in which they are tried: JSON comes last, because others contain it. */
-const FORMS: readonly Form[] = [kimi, deepSeek, harmony, functionTags, invokeTags, glm, mistral, jsonCalls];
+const FORMS: readonly Form[] = [
+  ...[kimi, deepSeek, harmony, functionTags, invokeTags, glm, mistral],
+  (text) => jsonCalls(text),
+];
 
 /** The texts between tags, one after another; the last may lack its end. */
 function between(text: string, begin: string, end: string): string[] {
@@ -194,7 +235,10 @@ function mistral(text: string): MarkedCall[] | undefined {
 }
 
 /** Objects with a name and arguments, alone, in a list, or one after another: Hermes, Qwen, Llama, Granite, Mistral. */
-function jsonCalls(text: string): MarkedCall[] | undefined {
+function jsonCalls(
+  text: string,
+  isCall: (members: ReadonlyMap<string, string>) => boolean = () => true,
+): MarkedCall[] | undefined {
   const calls: (MarkedCall | undefined)[] = [];
   for (let at = 0; at < text.length; ) {
     const to = text[at] === "{" || text[at] === "[" ? valueEnd(text, at) : -1;
@@ -202,7 +246,7 @@ function jsonCalls(text: string): MarkedCall[] | undefined {
     const value = text.slice(at, to);
     const objects = value.startsWith("[") ? elementsOf(value) : [value];
     if (!objects) return undefined;
-    calls.push(...objects.map(fromObject));
+    calls.push(...objects.map((object) => fromObject(object, isCall)));
     // Llama separates calls by semicolons, Mistral repeats its token.
     at = pastSpace(text, to);
     if (text[at] === ";" || text[at] === ",") at = pastSpace(text, at + 1);
@@ -214,12 +258,12 @@ function jsonCalls(text: string): MarkedCall[] | undefined {
 const NAMES = ["name", "tool_name", "function"];
 const ARGUMENTS = ["arguments", "parameters", "args"];
 
-function fromObject(text: string): MarkedCall | undefined {
+function fromObject(text: string, isCall: (members: ReadonlyMap<string, string>) => boolean): MarkedCall | undefined {
   const members = membersOf(text);
   const written = NAMES.map((key) => members?.get(key)).find((value) => value !== undefined);
-  if (!members || written === undefined) return undefined;
+  if (!members || written === undefined || !isCall(members)) return undefined;
   // OpenAI's own form.
-  if (written.startsWith("{")) return fromObject(written);
+  if (written.startsWith("{")) return fromObject(written, isCall);
   if (!written.startsWith('"')) return undefined;
   const name = JSON.parse(written) as string;
   const given = ARGUMENTS.map((key) => members.get(key)).find((value) => value !== undefined) ?? "{}";

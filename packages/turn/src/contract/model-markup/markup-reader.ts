@@ -10,9 +10,10 @@ import {
   LONGEST_MARK,
   MARK_BEGINNING,
   MARKS,
+  type MarkedCall,
   THOUGHTS,
 } from "./families.ts";
-import { callsIn, type MarkedCall, type MarkedTools } from "./marked-calls.ts";
+import { bareBeginning, bareCallsIn, callsIn, type MarkedTools } from "./marked-calls.ts";
 
 /**
  * Splits the text of a model server without parsers into thoughts, text and calls, while it is written.
@@ -66,6 +67,8 @@ type Mode =
   | { kind: "possible_thought"; mark: string; end: string }
   /** The beginning of an answer that may be within a thought. */
   | { kind: "beginning" }
+  /** Calls without a tag, if the whole answer is calls. */
+  | { kind: "bare_calls" }
   | { kind: "calls"; mark: string; within: "text" | "thought"; end: string };
 
 const TEXT: Mode = { kind: "text" };
@@ -109,7 +112,8 @@ export class MarkupReader {
   /** Takes the next text. Gives what is certain of it. */
   push(text: string): Piece[] {
     const { kind } = this.#mode;
-    const isPlain = this.#held === "" && (kind === "text" || kind === "thought") && !MARK_BEGINNING.test(text);
+    const isGiven = kind === "thought" || (kind === "text" && this.#hasWords);
+    const isPlain = isGiven && this.#held === "" && !MARK_BEGINNING.test(text);
     this.#held += text;
     if (!isPlain) return this.#read(false);
     const out: Piece[] = [];
@@ -148,6 +152,8 @@ export class MarkupReader {
         return this.#readPossibleThought(mode, out, isEnd);
       case "beginning":
         return this.#readBeginning(out, isEnd);
+      case "bare_calls":
+        return this.#readBareCalls(out, isEnd);
       case "calls":
         return this.#readCalls(mode, out, isEnd);
     }
@@ -155,6 +161,12 @@ export class MarkupReader {
 
   #readText(out: Piece[], isEnd: boolean): boolean {
     if (this.#failed >= MAX_FAILED) return this.#give("text", this.#held.length, out);
+    const bare = this.#hasWords || this.#failed > 0 ? "none" : bareBeginning(this.#held, this.#tools);
+    if (bare === "possible" && !isEnd) return false;
+    if (bare === "certain") {
+      this.#mode = { kind: "bare_calls" };
+      return true;
+    }
     const [at, mark] = firstMark(this.#held, MARKS);
     if (mark === undefined) {
       const kept = isEnd ? 0 : beginningLength(this.#held, MARKS);
@@ -189,6 +201,18 @@ export class MarkupReader {
     if (!this.#isCall(mark)) return this.#give("text", mark.length, out);
     this.#mode = { kind: "calls", mark, within: "text", end: "" };
     return true;
+  }
+
+  /** Calls without a tag are the whole answer, or none. */
+  #readBareCalls(out: Piece[], isEnd: boolean): boolean {
+    if (!isEnd && this.#held.length <= MAX_BLOCK) return false;
+    const calls = isEnd ? bareCallsIn(this.#held, this.#tools, this.#isTruncated) : undefined;
+    this.#mode = TEXT;
+    this.#failed += 1;
+    if (!calls) return true;
+    for (const call of calls) out.push({ kind: "call", ...call });
+    this.found.calls = true;
+    return this.#drop(this.#held.length);
   }
 
   /** Tells whether a mark begins calls that may be found. */
