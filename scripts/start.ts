@@ -15,6 +15,7 @@ import {
   warningsOf,
   workerVariables,
 } from "../cli/configuration/environment.ts";
+import { tellModelServers } from "../cli/configuration/model-servers.ts";
 import { checkAddress } from "../cli/serve/addresses.ts";
 import { openDataFolder } from "../cli/serve/data-folder.ts";
 import { FileReading } from "../cli/serve/file-reading.ts";
@@ -85,6 +86,7 @@ async function start(): Promise<void> {
     say: console.log,
   });
   console.log(banner(`http://localhost:${worker.port}`, variables, simulator !== undefined));
+  void tellModelServers(variables, (line) => console.error(line));
   const first = await Promise.race([worker.ended.then(() => "ended" as const), stopping.first]);
   if (first === "ended") throw new Refusal(EXIT.failed, "The Worker's process has ended.");
   await worker.stop(0);

@@ -1,9 +1,8 @@
-import { loadConfig, type TextVariables } from "../../src/config/index.ts";
+import type { TextVariables } from "../../src/config/index.ts";
 import { MAKES_KEYS } from "../../src/config/keys.ts";
 import { withFile } from "../../src/config/layers.ts";
 import { faultOf } from "../serve/certificate.ts";
 import { fewFiles, openFilesLimit } from "../serve/open-files.ts";
-import { systemCode } from "../serve/refusal.ts";
 import { inFile, workerPart } from "./config-file.ts";
 import {
   checkVariables,
@@ -14,6 +13,7 @@ import {
   warningsOf,
   workerVariables,
 } from "./environment.ts";
+import { type FoundServer, findModelServers } from "./model-servers.ts";
 import { configFileOf, readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
 
 /** The configuration of `serve`, from its environment and its file. */
@@ -98,33 +98,22 @@ function keySourceMistakes(variables: TextVariables): string[] {
   return [`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true serves without keys`];
 }
 
-/** The time that a model server has to answer `check`. Milliseconds. */
-const TIMEOUT_MS = 5_000;
-
 /**
- * `check`: prints the errors of the configuration, and the model servers that answer, without serving. Throws a Refusal
- * as `readConfiguration` does; a model server that does not answer is no error.
+ * `check`: prints the errors of the configuration, and how the model servers answer, without serving. Throws a Refusal
+ * as `readConfiguration` does, and if every request would be a 503, because no server separates tenants. A model server
+ * that does not answer is no error: it may start later.
  */
 export async function check(environment: Environment): Promise<void> {
   const { all, warnings } = readConfiguration(environment);
   for (const warning of warnings) console.log(warning);
-  const { modelServers } = loadConfig(all);
-  const told = await Promise.all(
-    modelServers.map(async ({ name, baseUrl, apiKey }) => `${name}: ${await answerOf(baseUrl, apiKey)}`),
-  );
-  for (const line of told) console.log(line);
-  console.log("The configuration is right.");
+  const found = await findModelServers(all);
+  if (found.every(({ fault }) => fault === "refused")) refuseMistakes(found.map(inWords));
+  for (const server of found) console.log(inWords(server));
+  const unusable = found.filter(({ fault }) => fault !== undefined).map(({ name }) => name);
+  const verdict = `has no errors in itself, but not every model server can be used: ${unusable.join(", ")}.`;
+  console.log(`The configuration ${unusable.length > 0 ? verdict : "is right."}`);
 }
 
-/** The answer of a model server to a request for its models, in words. */
-async function answerOf(baseUrl: string, apiKey: string | undefined): Promise<string> {
-  const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
-  try {
-    const answer = await fetch(`${baseUrl}/models`, { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
-    await answer.body?.cancel();
-    return answer.ok ? "answers" : `answers with status ${answer.status}`;
-  } catch (error) {
-    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-    return `does not answer (${systemCode(cause)})`;
-  }
+function inWords({ name, answer }: FoundServer): string {
+  return `${name}: ${answer}`;
 }

@@ -7,6 +7,7 @@ import { watchFiles } from "../configuration/config-file.ts";
 import { lossOf, readChangedFile, readConfiguration } from "../configuration/configuration.ts";
 import { Discovery } from "../configuration/discovery.ts";
 import { backendOf, type Environment, keySourcesOf, sealingOf, variableFiles } from "../configuration/environment.ts";
+import { tellModelServers } from "../configuration/model-servers.ts";
 import type { ServeSettings } from "../configuration/serve-settings.ts";
 import { takeCommands } from "../reload/reload.ts";
 import { installedFiles } from "../reload/replacement.ts";
@@ -163,6 +164,8 @@ export async function serve(environment: Environment): Promise<void> {
 
     manager.ready();
     if (wantsReload) onHangUp();
+    // The start does not wait for it: a model server may take as long as it wants.
+    void tellModelServers(all, (line, fields) => tell("warn", line, fields));
 
     await Promise.race([workers.failed, stopping.first]);
     manager.stopping();

@@ -128,9 +128,18 @@ function hasCredentials(url: string): boolean {
   return username !== "" || password !== "";
 }
 
+/** The end of an endpoint's URL, which documentations show where a server's URL is asked for. */
+const ENDPOINT_PATH =
+  /\/(?:chat\/completions|completions|responses|embeddings|models|messages|rerank|score|tokenize|api\/(?:chat|generate))\/*$/;
+
 /** The URL of a model server, to which paths are appended. */
 export function serverUrl() {
-  return httpUrl().refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it");
+  return httpUrl()
+    .refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it")
+    .refine(
+      (url) => !ENDPOINT_PATH.test(url),
+      "expected the URL of the server, such as http://gpu:8000/v1, and not that of an endpoint: its path is put behind it",
+    );
 }
 
 /** The name of a model with a task of its own. */

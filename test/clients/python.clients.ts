@@ -86,7 +86,7 @@ const DECIDING: Record<string, string[]> = {
 
 describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
   it("answers openai-python over a WebSocket, counts tokens and compacts", async () => {
-    const said = await run("openai_client.py", [model]);
+    const said = await run("openai_client.py", [model, `${model}?tps=50&words=300`]);
     expect(said).toMatchObject({
       socket: ["You said: The first word is walrus.", "You said: And the second?"],
       steered: ["sent", "response.steer.accepted", "steered", "response.completed", true],

@@ -8,6 +8,7 @@ import { connect } from "node:tls";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { freePort } from "../workerd/tools.ts";
 import {
   certificate,
   cleanUp,
@@ -127,8 +128,37 @@ describe("`check`", () => {
     expect(output).toContain("here: answers\n");
     expect(output).toMatch(/gone: does not answer \(.+\)\n/);
     expect(output).toContain("the variable API_KEY is unknown. Do you mean API_KEYS?");
-    expect(output).toMatch(/The configuration is right\.\n$/);
+    expect(output).toMatch(/The configuration has no errors in itself, but .+: gone\.\n$/);
+    expect(output).not.toContain("is right");
   });
+
+  it("does not say that a configuration is right whose requests would all fail", async () => {
+    const checked = (variables: Record<string, string>) => run({ ALLOW_ANONYMOUS: "true", ...variables }, "check");
+    const [code, output] = await checked({ VLLM_BASE_URL: `${vllm.url}/v1/chat/completions` });
+    expect([code, output]).toEqual([78, expect.stringContaining("VLLM_BASE_URL: expected the URL of the server")]);
+    const [, rootless] = await checked({ VLLM_BASE_URL: vllm.url });
+    expect(rootless).toContain("vllm: answers with status 404");
+    expect(rootless).not.toContain("is right");
+    const llamacpp = await serveSimulator({ kind: "llamacpp" });
+    const server = { name: "desk", url: `${llamacpp.url}/v1` };
+    const API_KEYS = ["a", "b"].map((tenant) => `${tenant}:${tenant.repeat(64)}`).join();
+    const keyed = (...servers: object[]) => checked({ UPSTREAMS: JSON.stringify(servers), API_KEYS });
+    const [refused, why] = await keyed(server);
+    expect(refused).toBe(78);
+    expect(why).toContain("desk: answers, and does not separate the prompts of different tenants");
+    expect(why).toContain('set \\"shared_cache\\": true for it in UPSTREAMS');
+    const accepted = "desk: answers\nThe configuration is right.\n";
+    expect(await keyed({ ...server, shared_cache: true })).toEqual([0, accepted]);
+    expect(await keyed({ ...server, salted: true })).toEqual([0, accepted]);
+    const [, mixed] = await keyed(server, { name: "here", url: `${vllm.url}/v1` });
+    expect(mixed).toMatch(/here: answers\nThe configuration has no errors in itself, but .+: desk\.\n$/);
+    await llamacpp.close();
+  });
+});
+
+it("the start says which model servers cannot be used", async () => {
+  const away = await start({ ...least(), VLLM_BASE_URL: `http://127.0.0.1:${await freePort()}/v1` });
+  await eventually(() => away.output().includes("The model server vllm does not answer (ECONNREFUSED)."));
 });
 
 /** The SHA-256 of the certificate that a port shows. */

@@ -1,7 +1,8 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { pause } from "@responses-edge/turn/contract/pause";
-import { DIALECTS, dialectOfOwner } from "./dialects/all.ts";
+import { DIALECTS, dialectOfOwner, dialectsOfOwners } from "./dialects/all.ts";
 import type { Dialect } from "./dialects/dialect.ts";
+import { probedDialect } from "./dialects/probes.ts";
 import { answeredStatus, type ModelServer, statusOf } from "./model-server.ts";
 import { kindUnknown, malformedAnswer } from "./upstream-faults.ts";
 
@@ -114,23 +115,16 @@ async function recognise(server: ModelServer, cards: readonly ModelCard[], signa
 }
 
 /** The kind by the paths; undefined if it is none of the known ones and a path gave no answer. */
-async function probed(server: ModelServer, signal: AbortSignal): Promise<Dialect | undefined> {
+function probed(server: ModelServer, signal: AbortSignal): Promise<Dialect | undefined> {
   const waiting = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
-  let isSilent = false;
-  const found = await Promise.all(
-    Object.values(DIALECTS).map(async (dialect) => {
-      const { probe } = dialect;
-      if (!probe) return undefined;
-      try {
-        const answer = await server.json(probe.path, waiting);
-        return typeof answer === "object" && answer !== null && probe.field in answer ? dialect : undefined;
-      } catch (fault) {
-        isSilent ||= !isAnswer(fault);
-        return undefined;
-      }
-    }),
-  );
-  return found.find((dialect) => dialect !== undefined) ?? (isSilent ? undefined : DIALECTS.openai);
+  return probedDialect(async (path) => {
+    try {
+      return await server.json(path, waiting);
+    } catch (fault) {
+      if (isAnswer(fault)) return null;
+      throw fault;
+    }
+  });
 }
 
 /** The statuses of a server, or of a proxy before it, that may answer otherwise a moment later. */
@@ -149,13 +143,11 @@ function isDoubted(baseUrl: string, at: number): boolean {
   return doubtedAt !== undefined && doubtedAt >= at;
 }
 
-/**
- * Tells whether servers of several kinds stand behind a URL, one of which is known to mix the prompts of different
- * tenants.
- */
-export function isKnownToMix({ baseUrl, config }: Pick<ModelServer, "baseUrl" | "config">): boolean {
-  const kinds = config.dialect === undefined ? (recognised.get(baseUrl)?.owners.split("\n") ?? []) : [];
-  return kinds.some((owner) => dialectOfOwner(owner)?.separatesTenants === false);
+/** The known kinds behind a server's URL: several behind a proxy, whose list names them; none if unknown. */
+export function kindsOf(server: Pick<ModelServer, "baseUrl" | "config">): Dialect[] {
+  const dialect = dialectOf(server);
+  if (!dialect || server.config.dialect !== undefined) return dialect ? [dialect] : [];
+  return [dialect, ...dialectsOfOwners(recognised.get(server.baseUrl)?.owners.split("\n") ?? [])];
 }
 
 /** The kind of a server, as the operator or the server itself says; undefined if neither has yet. */

@@ -1,7 +1,8 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
-import { dialectOf, isKnownToMix } from "./model-lists.ts";
+import { dialectOf, kindsOf } from "./model-lists.ts";
 import type { ModelServer } from "./model-server.ts";
 import type { UnsaltedServers } from "./settings.ts";
+import { mayServeKinds } from "./tenant-rules.ts";
 import { tenantsNotSeparated } from "./upstream-faults.ts";
 
 /**
@@ -23,21 +24,20 @@ export function separatesTenants(server: Pick<ModelServer, "baseUrl" | "config">
 
 /** Tells whether a server may get prompts of several tenants, as far as is known. */
 export function mayServeTenants(server: Pick<ModelServer, "baseUrl" | "config">, setting: UnsaltedServers): boolean {
-  const { salted, sharesCache } = server.config;
-  if (setting === "refuse") return sharesCache || separatesTenants(server) !== false;
-  if (setting !== "auto" || sharesCache || salted !== undefined) return true;
-  // A proxy's list may name several kinds.
-  return dialectOf(server)?.separatesTenants !== false && !isKnownToMix(server);
+  return mayServeKinds(kindsOf(server), server.config, setting);
 }
 
 /**
- * Throws the 503 of a server of a known kind that may not get prompts because it does not keep tenants apart. Logs once
- * for each server that gets prompts all the same.
+ * Throws the 503 of a server of a known kind that may not get prompts because it does not keep tenants apart. Logs
+ * once for each server that does not, also if it gets prompts all the same.
  */
 export function checkSeparation(server: ModelServer, setting: UnsaltedServers): void {
-  if (separatesTenants(server)) return;
-  if (!mayServeTenants(server, setting)) throw tenantsNotSeparated();
-  if (warned.has(server.baseUrl)) return;
-  warned.add(server.baseUrl);
-  console.warn(logLine({ level: "warn", tenants_not_separated: server.config.name }));
+  const { baseUrl, config } = server;
+  const isRefused = !mayServeTenants(server, setting);
+  if (separatesTenants(server) && !isRefused) return;
+  if (!warned.has(baseUrl)) {
+    warned.add(baseUrl);
+    console.warn(logLine({ level: "warn", tenants_not_separated: config.name, ...(isRefused && { refused: true }) }));
+  }
+  if (isRefused) throw tenantsNotSeparated();
 }

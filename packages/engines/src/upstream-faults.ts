@@ -1,5 +1,6 @@
 import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
 import { clientMessage, clientParam } from "./client-faults.ts";
+import { SEPARATION_REMEDY } from "./tenant-rules.ts";
 
 /** The faults of model servers, as errors of this API. */
 
@@ -79,10 +80,6 @@ export function tenantsNotSeparated(): ApiError {
     code: "tenants_not_separated",
   });
 }
-
-/** What an operator can do about such a server. */
-export const SEPARATION_REMEDY =
-  'If its tenants may share a cache, whose timing tells one what another has asked, set "shared_cache": true for it in UPSTREAMS, or UNSALTED_SERVERS=warn for all servers.';
 
 /** 503: a server's answers do not show its kind, so that no request is sure to be understood. */
 export function kindUnknown(): ApiError {
