@@ -113,7 +113,7 @@ const SHARE_SOCKET = "share";
 /** workerd sends calls of objects as Cap'n Proto between processes whose configurations name the same host. */
 const OBJECTS_HTTP = '(capnpConnectHost = "objects")';
 
-/** The files that a process may have open (`src/store/home/open-homes.ts`). */
+/** The files that a process may have open (`src/store/home/open-objects.ts`). */
 export interface OpenFiles {
   limit: number;
   /** A folder that lists the open ones; undefined if the system has no such folder. */

@@ -2,7 +2,7 @@ import type { Gauge, GaugeReading } from "@responses-edge/otlp";
 import { serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
 import { permitsTaken, workUnderWay } from "../store/limits/permits.ts";
-import { type FileBindings, filesInUse } from "../store/objects/open-homes.ts";
+import { type FileBindings, filesInUse } from "../store/objects/open-objects.ts";
 import { pendingBatches, pendingDeliveries } from "../store/objects/pending-work.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { ingestingStores } from "../store/tenant/vector-stores/ingesting-stores.ts";
@@ -12,9 +12,9 @@ import {
   DISK_FREE,
   DISK_LOW,
   FILES_OPEN,
-  HOMES_OPEN,
   INGESTION,
   MEMORY,
+  OBJECTS_OPEN,
   PERMITS,
   UPSTREAM_DRAINING,
   UPSTREAM_EJECTED,
@@ -66,7 +66,7 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
     ofProcess(WEBHOOKS_WAITING, pendingDeliveries.total),
     ofProcess(BATCHES, pendingBatches.total),
     inUse(FILES_OPEN, open?.used, open?.limit),
-    inUse(HOMES_OPEN, open?.homes.open, open?.homes.limit),
+    inUse(OBJECTS_OPEN, open?.objects.open, open?.objects.limit),
     [INGESTION, [...ingestingStores()].map(([state, stores]) => [{ [STATE]: state }, stores] as const)],
     [BUILD, [[{ version: SCOPE.version }, 1]]],
   ];

@@ -1,7 +1,7 @@
 import { checkModelServers, type ModelServerHealth, serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
 import { permitsTaken } from "../store/limits/permits.ts";
-import { areFilesNearlyUsed, type FileBindings } from "../store/objects/open-homes.ts";
+import { areFilesNearlyUsed, type FileBindings } from "../store/objects/open-objects.ts";
 import { processState } from "../store/objects/process-state.ts";
 import type { Caller } from "./transport.ts";
 

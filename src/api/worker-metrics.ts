@@ -1,6 +1,6 @@
 import type { Attributes, GaugeReading, Instrument, Meter, Series } from "@responses-edge/otlp";
 import type { Config } from "../config/index.ts";
-import type { FileBindings } from "../store/objects/open-homes.ts";
+import type { FileBindings } from "../store/objects/open-objects.ts";
 import { askOthers, type OtherWorker, workerName } from "../store/objects/workers.ts";
 import { GAUGES } from "../telemetry/gauges.ts";
 import { INSTRUMENTS } from "../telemetry/instruments.ts";

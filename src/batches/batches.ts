@@ -141,7 +141,7 @@ export class Batches extends OwnedObject {
             this.#work(batch, end, analytics).finally(() => under.delete(batch.id)),
           );
         }
-        this.ctx.waitUntil(this.#outbox.deliver());
+        this.waitUntil(this.#outbox.deliver());
         if (under.size === 0) break;
         await Promise.race([...under.values(), scheduler.wait(1_000)]);
         if (Date.now() >= end) await Promise.allSettled(under.values());
@@ -206,7 +206,7 @@ export class Batches extends OwnedObject {
       counting: { isDone: false },
       bodyLength: length,
       signal,
-      waitUntil: (promise) => this.ctx.waitUntil(promise),
+      waitUntil: (promise) => this.waitUntil(promise),
     });
   }
 

@@ -6,7 +6,7 @@ import { turnsBesideClients } from "../store/limits/permits.ts";
 import { noteDamaged, takeSuspects } from "../store/objects/damage.ts";
 import { closeObjects, takeOver } from "../store/objects/hand-over.ts";
 import { withObjects } from "../store/objects/objects.ts";
-import { followed } from "../store/objects/open-homes.ts";
+import { followed } from "../store/objects/open-objects.ts";
 import type { Carried } from "../store/objects/owned-object.ts";
 import { setOwnership, streamsHeld } from "../store/objects/ownership.ts";
 import { type DiskState, noteDisk, type ProcessMeasures, processState } from "../store/objects/process-state.ts";

@@ -2,7 +2,7 @@ import { PROMETHEUS_CONTENT_TYPE, prometheusText } from "@responses-edge/otlp";
 import { checkReadiness, checkUpstream } from "../api/health.ts";
 import { allMetrics } from "../api/worker-metrics.ts";
 import { loadConfig } from "../config/index.ts";
-import { filesInUse } from "../store/objects/open-homes.ts";
+import { filesInUse } from "../store/objects/open-objects.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { INSTRUMENTS } from "../telemetry/instruments.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";

@@ -69,9 +69,9 @@ export const FILES_OPEN: Gauge = {
   description: "Open files of this process, and their limit.",
 };
 
-export const HOMES_OPEN: Gauge = {
-  name: "responses_edge.homes.open",
-  description: "Open homes of this process, and their limit.",
+export const OBJECTS_OPEN: Gauge = {
+  name: "responses_edge.objects.open",
+  description: "Open objects of this process, and their limit.",
 };
 
 export const INGESTION: Gauge = {
@@ -98,7 +98,7 @@ export const GAUGES: readonly Gauge[] = [
   WEBHOOKS_WAITING,
   BATCHES,
   FILES_OPEN,
-  HOMES_OPEN,
+  OBJECTS_OPEN,
   INGESTION,
   BUILD,
 ];

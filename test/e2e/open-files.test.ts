@@ -234,13 +234,45 @@ describe("the files of objects", () => {
     });
     const made = await Promise.all(clients);
     const { open_files: after } = (await (await fetch(`${served.url}/health`)).json()) as Health;
-    expect(after.homes.open).toBeLessThanOrEqual(after.homes.limit);
+    expect(after.objects.open).toBeLessThanOrEqual(after.objects.limit);
     expect(after.used).toBeLessThan(OPEN_FILES);
     // The first of them have been closed and opened again.
     for (const [client, [first = ""]] of made.entries()) {
       const { body } = await ask("GET", `/conversations/${first}/items`);
       expect(JSON.stringify(body)).toContain(`"${client}/0"`);
     }
+  });
+
+  it("stay within the process's limit for 40 clients that upload files and create vector stores", async () => {
+    const { files, vectorStores, responses } = new OpenAI({
+      baseURL: `${served.url}/v1`,
+      apiKey: "none",
+      maxRetries: 5,
+    });
+    // Each file and each store is an object.
+    const perClient = Math.ceil(OPEN_FILES / 3 / 2 / 40) + 1;
+    const made: { file: string; store: string; text: string }[] = [];
+    const clients = Array.from({ length: 40 }, async (_, client) => {
+      for (let index = 0; index < perClient; index += 1) {
+        const text = `${client}/${index}`;
+        const { id: file } = await files.create({ file: new File([text], "a.txt"), purpose: "assistants" });
+        const { id: store } = await vectorStores.create({ name: text, file_ids: index === 0 ? [file] : [] });
+        made.push({ file, store, text });
+      }
+    });
+    await Promise.all(clients);
+    const { open_files } = (await (await fetch(`${served.url}/health`)).json()) as Health;
+    expect(open_files.used).toBeLessThan(OPEN_FILES);
+    expect((await responses.create({ model: "simulator", input: "Hello!" })).output_text).toBe("You said: Hello!");
+    for (const { file, store, text } of [made[0], made.at(-1)].filter((each) => each !== undefined)) {
+      expect(await (await files.content(file)).text()).toBe(text);
+      expect(await vectorStores.retrieve(store)).toMatchObject({ name: text });
+    }
+    // Alarms that had to wait have rung.
+    await eventually(async () => {
+      const all = await Array.fromAsync(vectorStores.list({ limit: 100 }));
+      return all.every(({ file_counts: { in_progress: left } }) => left === 0);
+    }, 120_000);
   });
 
   it("are nearly used up when connections have taken their reserve, which /health/ready reports", async () => {
@@ -265,5 +297,5 @@ describe("the files of objects", () => {
 });
 
 interface Health {
-  open_files: { limit: number; used: number; homes: { limit: number; open: number } };
+  open_files: { limit: number; used: number; objects: { limit: number; open: number } };
 }

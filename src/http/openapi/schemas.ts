@@ -217,7 +217,7 @@ export function answerSchemas() {
         .object({
           limit: z.int(),
           used: z.int().nullable(),
-          homes: z.object({ limit: z.int(), open: z.int() }),
+          objects: z.object({ limit: z.int(), open: z.int() }),
         })
         .optional()
         .describe("The limit of open files of the process, and the open ones; self-hosted."),

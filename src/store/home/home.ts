@@ -45,7 +45,7 @@ export class Home extends OwnedObject {
 
   constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "HOME");
-    const waitUntil = (promise: Promise<unknown>) => this.#life.waitUntil(promise);
+    const waitUntil = (promise: Promise<unknown>) => this.waitUntil(promise);
     const { tenant = "", key: address = "" } = this.named;
     const name = state.id.toString();
     const wake = (at: number) => waitUntil(this.#housekeeping.wake(at));
@@ -76,7 +76,7 @@ export class Home extends OwnedObject {
     this.#responses = new ResponseReader(rows, this.#runs);
     this.#housekeeping = new Housekeeping(state.storage, rows, this.#runs, this.env);
     this.#settling = { tenant, env: this.env, rows, conversation, housekeeping: this.#housekeeping, waitUntil };
-    this.#life = new HomeLife(state, this.env, rows, this.#housekeeping, conversation, sockets);
+    this.#life = new HomeLife(state, this.env, rows, this.#housekeeping, () => this.isIdle, sockets);
   }
 
   override suspend(ms: number): Promise<void> {
@@ -89,11 +89,19 @@ export class Home extends OwnedObject {
 
   override async takeOver(carried: CarriedHome): Promise<void> {
     const parts = { runs: this.#runs, conversation: this.#conversation, readers: this.#readers };
-    this.#life.waitUntil(restoreCarried(parts, carried));
+    this.waitUntil(restoreCarried(parts, carried));
+  }
+
+  override get isIdle(): boolean {
+    return super.isIdle && !this.#conversation.isEntered;
+  }
+
+  override get mayBeVacant(): boolean {
+    return this.#life.mayBeVacant;
   }
 
   /** Ends this instance of the object, as `HomeLife` does. */
-  leave(onlyIfVacant: boolean): Promise<boolean> {
+  override leave(onlyIfVacant: boolean): Promise<boolean> {
     return this.#life.leave(onlyIfVacant);
   }
 
@@ -200,7 +208,7 @@ export class Home extends OwnedObject {
       case "events":
         return answerEvents(
           { rows: this.#rows, runs: this.#runs, responses: this.#responses, readers: this.#readers },
-          { ...asked, ...loadConfig(this.env), waitUntil: (promise) => this.#life.waitUntil(promise) },
+          { ...asked, ...loadConfig(this.env), waitUntil: (promise) => this.waitUntil(promise) },
         );
       case "export":
         return new Response(this.counted(exportLines(this.#rows, this.named.key ?? "")));
@@ -365,7 +373,10 @@ export class Home extends OwnedObject {
   }
 
   protected override async ring(): Promise<void> {
-    await this.#life.during(() => this.#housekeeping.ring());
+    await this.#housekeeping.ring();
+  }
+
+  protected override async rung(): Promise<void> {
     await this.#life.leaveIfVacant();
   }
 }

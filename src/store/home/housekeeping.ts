@@ -1,8 +1,7 @@
 import { type Config, loadConfig } from "../../config/index.ts";
 import type { Env } from "../../env.ts";
-import { homeLeaves, homeLeft, homeOpened, type LivingHome, removeFiles } from "../objects/open-homes.ts";
+import { objectLeaves, objectLeft, removeFiles } from "../objects/open-objects.ts";
 import type { LeaseSockets } from "./conversation-lock.ts";
-import type { ConversationTurns } from "./conversation-turns.ts";
 import { type HomeRows, KEY_LIFETIME_MS } from "./home-rows.ts";
 
 /**
@@ -155,66 +154,43 @@ export class Housekeeping {
  * The life of a home's instance in its process. It ends when other homes need the files, or when the home stores
  * nothing (docs/storage.md).
  */
-export class HomeLife implements LivingHome {
+export class HomeLife {
   readonly #state: DurableObjectState;
   readonly #files: Fetcher | undefined;
   readonly #rows: HomeRows;
   readonly #housekeeping: Housekeeping;
-  readonly #conversation: Pick<ConversationTurns, "isEntered">;
+  readonly #isIdle: () => boolean;
   readonly #sockets: LeaseSockets;
-  /** Runs, readers, deliveries, alarms: all work except calls. */
-  #underWay = 0;
   #awaitsTurn = false;
 
   /** Begins the life of an object. */
   constructor(
     state: DurableObjectState,
-    { OPEN_FILES, HOME_FILES }: Env,
+    { HOME_FILES }: Env,
     rows: HomeRows,
     housekeeping: Housekeeping,
-    conversation: Pick<ConversationTurns, "isEntered">,
+    isIdle: () => boolean,
     sockets: LeaseSockets,
   ) {
     this.#state = state;
     this.#files = HOME_FILES;
     this.#rows = rows;
     this.#housekeeping = housekeeping;
-    this.#conversation = conversation;
+    this.#isIdle = isIdle;
     this.#sockets = sockets;
-    if (OPEN_FILES !== undefined) homeOpened(this.#name, this);
-  }
-
-  get isIdle(): boolean {
-    return this.#underWay === 0 && !this.#conversation.isEntered;
   }
 
   get mayBeVacant(): boolean {
-    return this.#underWay === 0 && !this.#awaitsTurn && !this.#housekeeping.hasAlarm && this.#rows.mayBeVacant;
+    return this.#isIdle() && !this.#awaitsTurn && !this.#housekeeping.hasAlarm && this.#rows.mayBeVacant;
   }
 
-  get #name(): string {
-    return this.#state.id.name ?? "";
+  get #key(): string {
+    return `HOME:${this.#state.id.name}`;
   }
 
   /** Notes that a turn is about to be settled: the home is not vacant from now on. */
   awaitTurn(): void {
     this.#awaitsTurn = true;
-  }
-
-  /** Counts work that is no call. */
-  async during(work: () => Promise<void>): Promise<void> {
-    this.#underWay += 1;
-    try {
-      await work();
-    } finally {
-      this.#underWay -= 1;
-    }
-  }
-
-  /** Keeps the object alive until a promise has settled. */
-  waitUntil(promise: Promise<unknown>): void {
-    this.#underWay += 1;
-    this.#state.waitUntil(promise.finally(() => (this.#underWay -= 1)));
   }
 
   /**
@@ -227,22 +203,22 @@ export class HomeLife implements LivingHome {
     const files = this.#files;
     const isVacant = files !== undefined && this.#rows.isVacant() && (await storage.getAlarm()) === null;
     if (onlyIfVacant && !isVacant) return false;
-    if (!isVacant && this.isIdle) await this.#housekeeping.ringEarly();
+    if (!isVacant && this.#isIdle()) await this.#housekeeping.ringEarly();
     const isRemoved = isVacant && (await removeFiles(files, this.#state.id));
     // All writes reach the disk before the object ends.
     if (!isRemoved) await storage.sync();
     // Holders of the conversation would lose it.
-    if (!isRemoved && (!this.isIdle || this.#sockets.isAnyOpen)) return false;
+    if (!isRemoved && (!this.#isIdle() || this.#sockets.isAnyOpen)) return false;
     return this.#state.abort("It has left.") as never;
   }
 
   /** The same after an alarm that has found nothing needed. */
   async leaveIfVacant(): Promise<void> {
-    if (!this.#files || !this.mayBeVacant || !homeLeaves(this.#name)) return;
+    if (!this.#files || !this.mayBeVacant || !objectLeaves(this.#key)) return;
     await removeFiles(this.#files, this.#state.id);
     // After the alarm has ended, because an aborted one rings again.
     setTimeout(() => {
-      homeLeft(this.#name);
+      objectLeft(this.#key);
       this.#state.abort("It has left.");
     }, 0);
   }

@@ -226,7 +226,7 @@ export class Quota extends OwnedObject {
   #checkShare(limit: number): void {
     const { name: tenant = "" } = this.ctx.id;
     const { stored_bytes: used } = this.#stored.of(TENANT);
-    if (used >= limit) this.ctx.waitUntil(tellFullShare(tenant));
+    if (used >= limit) this.waitUntil(tellFullShare(tenant));
     if (this.#hasOwnLimit || (used < limit / 2 && !this.#counted)) return;
     this.#counted ??= this.#read();
     this.#keep(this.#counted.ledger, TENANT, { tenant: { stored_bytes: limit }, key: null });

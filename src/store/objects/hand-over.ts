@@ -1,9 +1,8 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
 import { type RawBindings, stubOf, undisturbed } from "./objects.ts";
-import { homeLeft } from "./open-homes.ts";
 import { type Carried, forgetLife, livingObjects, type OwnedObject, takeCarried } from "./owned-object.ts";
 import { runsAreSuspended, setOwnership, setSuspending, untilCallsEnd } from "./ownership.ts";
-import { type ObjectName, textOf } from "./registry.ts";
+import type { ObjectName } from "./registry.ts";
 
 /** The two steps by which a self-hosted process passes its objects to another one (`ownership.ts`). */
 
@@ -64,7 +63,6 @@ async function closeAll(env: RawBindings): Promise<Carried[]> {
         );
       if (!(await Promise.race([closed, scheduler.wait(CLOSE_MS)]))) noteLost(object, "close");
       forgetLife(object);
-      if (object.binding === "HOME") homeLeft(textOf(object));
     });
   }
   return takeCarried();

@@ -1,7 +1,7 @@
 import { type DurableObject, env as ownEnv, waitUntil } from "cloudflare:workers";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { faultOf } from "./damage.ts";
-import { type Continuation, type FileBindings, hasFile, inOpenHome, isOpen, passOn } from "./open-homes.ts";
+import { type Continuation, type FileBindings, hasFile, inOpenObject, isOpen, passOn } from "./open-objects.ts";
 import { counted, ownPlace, ownsObjects } from "./ownership.ts";
 import { objectUnreachable } from "./process-state.ts";
 import {
@@ -27,7 +27,7 @@ import { atWorker, homeFilesOf, IS_SERVED, MOVED, OWN_WORKER, WORKERS } from "./
 export interface ObjectClasses {}
 
 /** Methods that an object has for its platform or its process (`owned-object.ts`), and not for callers. */
-type OwnMethod = keyof DurableObject | ("suspend" | "takeOver" | "close" | "reopen");
+type OwnMethod = keyof DurableObject | ("suspend" | "takeOver" | "close" | "reopen" | "leave");
 
 type MethodOf<Class> = Exclude<
   { [Name in keyof Class & string]: Class[Name] extends (...args: never) => void ? Name : never }[keyof Class & string],
@@ -101,7 +101,7 @@ export class Objects<Binding extends ObjectBinding> {
     const [tenant, key]: readonly string[] = parts;
     const home: ObjectName = { binding: "HOME", tenant, key };
     const name = textOf(home);
-    return isOpen(name) || hasFile(homeFilesOf(otherWorkerOf(home), files), HOME.idFromName(name));
+    return isOpen(`HOME:${name}`) || hasFile(homeFilesOf(otherWorkerOf(home), files), HOME.idFromName(name));
   }
 }
 
@@ -276,9 +276,10 @@ export async function askHere(env: RawBindings, call: ObjectCall): Promise<unkno
   const args = isFetch ? ownArguments(call) : call.args;
   const asked = () => stub[method]?.(...args);
   try {
-    if (binding !== "HOME" || env.OPEN_FILES === undefined) return await counted(asked);
+    if (env.OPEN_FILES === undefined) return await counted(asked);
     const next = isFetch ? continuationOf(env, call, () => !ownsObjects()) : undefined;
-    return await inOpenHome(env, name, asked, next);
+    const opening = { key: `${binding}:${name}`, name: object, isInner: call.isInner, call: asked, next };
+    return await inOpenObject(env, opening);
   } catch (error) {
     if (!ownsObjects()) throw error;
     throw await faultOf(error, () => ({ binding, id: env[binding].idFromName(name).toString(), tenant }));

@@ -2,11 +2,15 @@ import { DurableObject } from "cloudflare:workers";
 import type { Env, RawEnv } from "../../env.ts";
 import type { Deaths } from "./deaths.ts";
 import { withObjects } from "./objects.ts";
+import { hasPlace, type LivingObject, objectLeft, objectOpened } from "./open-objects.ts";
 import { counted, hasHandedOver, isClosing, mayRing } from "./ownership.ts";
 import { nameOf, type ObjectBinding, type ObjectName, textOf } from "./registry.ts";
 import { IS_SERVED } from "./workers.ts";
 
 /** An object that a self-hosted process can pass to another one while it is in use (`hand-over.ts`). */
+
+/** How long an alarm waits, at least, if as many objects are open as may be, and all have work. Milliseconds. */
+const CROWDED_MS = 2_000;
 
 const HANDED_OVER = "The object was handed over.";
 
@@ -18,7 +22,10 @@ export interface Carried {
 
 type Body = ReadableStream<Uint8Array>;
 
-export abstract class OwnedObject extends DurableObject<Env> {
+export abstract class OwnedObject extends DurableObject<Env> implements LivingObject {
+  /** Alarms and other work that is no call. */
+  #underWay = 0;
+  readonly #namespaces: RawEnv;
   /** Its name. */
   protected readonly named: ObjectName;
   /** Counts the deaths in the middle of the alarm's work, if that has pieces which may cause them. */
@@ -32,8 +39,35 @@ export abstract class OwnedObject extends DurableObject<Env> {
   constructor(state: DurableObjectState, env: RawEnv, binding: ObjectBinding) {
     super(state, withObjects(env, "object"));
     if (hasHandedOver()) throw new Error(HANDED_OVER);
+    this.#namespaces = env;
     this.named = nameOf(binding, state.id.name ?? "");
     if (IS_SERVED) noteLife(this, this.named);
+    if (env.OPEN_FILES !== undefined) objectOpened(keyOf(this.named), this.named, this);
+  }
+
+  /** Keeps the object alive until a promise has settled. */
+  protected waitUntil(promise: Promise<unknown>): void {
+    this.#underWay += 1;
+    this.ctx.waitUntil(promise.finally(() => (this.#underWay -= 1)));
+  }
+
+  /** Tells whether the object has no work but calls: the file of another object may need its place. */
+  get isIdle(): boolean {
+    return this.#underWay === 0;
+  }
+
+  /** Tells whether the object, as far as it knows without reading, stores nothing. */
+  get mayBeVacant(): boolean {
+    return false;
+  }
+
+  /**
+   * Ends this instance, so that its files are closed; the call does not return then. Gives false if it has work. To be called while
+   * nobody else calls the object.
+   */
+  async leave(_onlyIfVacant: boolean): Promise<boolean> {
+    if (this.isIdle) await this.ctx.storage.sync();
+    return this.isIdle && (this.ctx.abort("It has left.") as never);
   }
 
   /** Resolves when the work of this object can be cut off and resumed, or after `ms`. */
@@ -76,8 +110,18 @@ export abstract class OwnedObject extends DurableObject<Env> {
     // It rings again in 2 s. The object's file must be closed before the next process starts, and what is in memory is carried.
     if (isClosing()) return this.close();
     if (!(await mayRing())) this.ctx.abort(HANDED_OVER);
-    await this.ring();
+    this.#underWay += 1;
+    try {
+      if (await hasPlace(this.#namespaces)) await this.ring();
+      else await this.ctx.storage.setAlarm(Date.now() + CROWDED_MS * (1 + Math.random()));
+    } finally {
+      this.#underWay -= 1;
+    }
+    await this.rung();
   }
+
+  /** Follows the work of the alarm, when the object may be idle again. */
+  protected async rung(): Promise<void> {}
 
   /** A body that is sent, if possible, before the object is closed. */
   protected counted(body: Body): Body {
@@ -115,6 +159,7 @@ function noteLife(instance: OwnedObject, object: ObjectName): void {
 /** Notes that an object's instance has ended. */
 export function forgetLife(object: ObjectName): void {
   lives.delete(keyOf(object));
+  objectLeft(keyOf(object));
 }
 
 /** The objects that live or hibernate in this process. */

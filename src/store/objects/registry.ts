@@ -107,7 +107,6 @@ export const OBJECTS = {
       claim: "repeatable",
       begun: "repeatable",
       unclaim: "repeatable",
-      leave: "once",
     },
   },
   VECTOR_STORES: {

@@ -7,7 +7,6 @@ import type { Stub } from "../../objects/objects.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { OBJECTS } from "../../objects/registry.ts";
 import { Schema } from "../../objects/schema.ts";
-import { IS_SERVED } from "../../objects/workers.ts";
 import { bucketFault } from "./bucket.ts";
 import { PIECE_BYTES } from "./bytes-at-rest.ts";
 import { configuredBuckets } from "./configured-buckets.ts";
@@ -41,7 +40,7 @@ export async function askFile(
     return object.fetch(kind === "content" ? CONTENT : TEXT, { method: "POST", headers, body: JSON.stringify(record) });
   };
   const answer = await ask(0);
-  return IS_SERVED && answer.ok && answer.body ? new Response(continued(answer.body, ask), answer) : answer;
+  return answer.ok && answer.body ? new Response(continued(answer.body, ask), answer) : answer;
 }
 
 /** A body whose rest comes from another answer when it breaks off. */
@@ -182,7 +181,7 @@ export class FileBytes extends OwnedObject {
       return all;
     });
     // The caller may leave. The work continues for the next one.
-    this.ctx.waitUntil(made.catch(() => {}));
+    this.waitUntil(made.catch(() => {}));
     return await made;
   }
 }

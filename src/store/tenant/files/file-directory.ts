@@ -215,7 +215,7 @@ export class FileDirectory extends OwnedObject {
   async #counted({ bytes }: FileRecord, body: () => boolean): Promise<Result<boolean>> {
     const result = await this.#change(body);
     if (!result.ok || !result.value) return result;
-    const host = { env: this.env, waitUntil: (promise: Promise<unknown>) => this.ctx.waitUntil(promise) };
+    const host = { env: this.env, waitUntil: (promise: Promise<unknown>) => this.waitUntil(promise) };
     count(host, FILES_STORED, 1);
     count(host, FILE_BYTES_STORED, bytes);
     return result;

@@ -78,7 +78,7 @@ export class VectorStore extends OwnedObject {
       deaths: this.deaths,
       sync: () => state.storage.sync(),
       change: (body) => this.#change(body),
-      waitUntil: (promise) => state.waitUntil(promise),
+      waitUntil: (promise) => this.waitUntil(promise),
     };
     this.#outbox = new Outbox<{ size: object }>({
       sql: this.#schema,

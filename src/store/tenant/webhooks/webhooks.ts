@@ -98,7 +98,7 @@ export class Webhooks extends OwnedObject {
       // In case this object dies.
       await this.#wake(Date.now() + 1_000);
       pendingDeliveries.note(this.ctx.id.name ?? "", this.#deliveries.waiting());
-      this.ctx.waitUntil(this.#deliverDue());
+      this.waitUntil(this.#deliverDue());
     }
     return hasOperator || endpoints.length > 0;
   }
