@@ -29,6 +29,14 @@ export function parserFlags(dialect: DialectName | undefined, parsers: readonly 
   return flags ? parsers.map((kind) => flags[kind]) : [];
 }
 
+/** The errors of vLLM and llama.cpp on a prompt with tools, if they run without a parser of calls. */
+const REFUSES_CALLS = /enable-auto-tool-choice|tool-call-parser|requires? --jinja/i;
+
+/** Tells whether a server refuses tools because it runs without a parser of calls, by the text of its error. */
+export function lacksParserOfCalls(message: string): boolean {
+  return REFUSES_CALLS.test(message);
+}
+
 /** Models of each server remember little: their names come from the operator's servers. */
 const MAX_MODELS = 256;
 

@@ -169,6 +169,9 @@ export class ModelOutput {
       case "ask_again":
         this.noAnswer = delta;
         return;
+      case "held":
+        this.progress += 1;
+        return;
       case "unread":
         this.unread = delta.why;
         return;

@@ -45,11 +45,6 @@ describe("fulfils its request", () => {
     ["a text of its schema after a word before it", json, [message("Let me see.", "commentary"), message('{"x":1}')]],
     ["a refusal where a schema is asked for", json, [refusal]],
     ["a text about a call", { tools }, [message('I would say <tool_call>{"name": "a"}</tool_call>.')]],
-    [
-      "a call as text where nothing may be called",
-      { tools, tool_choice: "none" },
-      [message('<tool_call>{"name": "a"}')],
-    ],
     ["a text that is a call of no tool", { tools }, [message('<tool_call>{"name": "c"}</tool_call>')]],
     ["no text where log probabilities are asked for", { include: ["message.output_text.logprobs"] }, [message("")]],
     ["a call where a schema is asked for", { ...json, tools }, [call("a")]],
@@ -79,6 +74,12 @@ describe("does not match", () => {
       { tools },
       [message("<tool_call>\n<function=b>\n</function>\n</tool_call>")],
       "'tools': its call of 'b' is text",
+    ],
+    [
+      "its tools: a call as text where nothing may be called",
+      { tools, tool_choice: "none" },
+      [message('<tool_call>{"name": "a"}')],
+      "'tools': its call of 'a' is text",
     ],
     [
       "what is to be included",

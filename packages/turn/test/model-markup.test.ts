@@ -193,6 +193,7 @@ describe("a text that only quotes markup", () => {
     'For example:\n```\n<think>\nHm.\n</think>\n<tool_call>\n{"name": "get_weather", "arguments": {}}\n</tool_call>\n```\nThat is all.',
     'Write `<tool_call>{"name": "get_weather", "arguments": {}}</tool_call>` to call it.',
     "It begins a line:\n<think>\nand never ends.",
+    'In code without fences:\n\n    <tool_call>{"name": "get_weather", "arguments": {}}</tool_call>\n\nThat is all.',
     "Use <tool_call> tags to call get_weather.",
     'The tag <tool_call>{"name": "other", "arguments": {}}</tool_call> names no tool.',
     '{"name": "get_weather", "description": "The weather.", "parameters": {"type": "object"}}',
@@ -209,6 +210,13 @@ describe("a text that only quotes markup", () => {
       expect(reader.unread).toBeUndefined();
       expect(reader.found).toEqual({ thoughts: false, calls: false });
     }
+  });
+
+  it("goes on with a text: the end of a thought stays, and a call is a call", () => {
+    const said = 'Hm.\n</think>\nHello.\n<tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>';
+    const { pieces, reader } = read(said, { continues: true }, [4]);
+    expect(pieces).toEqual([text("Hm.\n</think>\nHello.\n"), rome]);
+    expect(reader.unread).toBeUndefined();
   });
 
   it("in a thought is a thought", () => {

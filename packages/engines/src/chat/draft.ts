@@ -102,6 +102,8 @@ export class Draft {
           out.push(delta);
       }
     }
+    // A server that dies now has not died of the prompt.
+    if (out.length === 0 && (this.#newest || this.#buffered.length > 0)) out.push({ kind: "held" });
     for (const { kind } of out) this.hasShown ||= kind === "text" || kind === "tool_call" || kind === "refusal";
     return out;
   }

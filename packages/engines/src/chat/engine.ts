@@ -18,7 +18,7 @@ import { clientFault, generateWithClientFaults, isBoundByClient } from "../clien
 import type { Dialect } from "../dialects/dialect.ts";
 import { cannotContinue } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
-import { noteMissingParser, type ParserKind } from "../missing-parsers.ts";
+import { lacksParserOfCalls, noteMissingParser, type ParserKind } from "../missing-parsers.ts";
 import { dialectOf } from "../model-lists.ts";
 import { contextWindow } from "../models.ts";
 import { refuseBadFormats, strictByDefault } from "../offered-tools.ts";
@@ -45,9 +45,6 @@ import { continuesAfter, resumptionAfter } from "./resumption.ts";
 /** Error texts of chat templates that want every system message at the beginning, or do not know the role later. */
 const SYSTEM_PLACEMENT =
   /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
-
-/** vLLM's error on `tool_choice: "auto"` without a parser of calls. */
-const NO_PARSER = /enable-auto-tool-choice|tool-call-parser/i;
 
 /**
  * Any model that vLLM serves with a chat template, over `/v1/chat/completions`. Always streamed, even for JSON answers:
@@ -222,11 +219,12 @@ export class ChatEngine implements Engine {
       request,
       // Log probabilities are those of the whole text.
       markup:
-        continues || hasLogprobs || inputGrammar !== undefined
+        hasLogprobs || inputGrammar !== undefined
           ? undefined
           : {
               tools: () => (finalText ? [] : promptTools(prompt)),
-              beginsInThought: effort !== "none" && facts?.beginInThought.has(model) === true,
+              continues,
+              beginsInThought: !continues && effort !== "none" && facts?.beginInThought.has(model) === true,
               onSeen: (seen) => this.#seeMarkup(seen, model),
             },
     });
@@ -375,7 +373,7 @@ async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]
 
 /** Tells whether a server refuses a choice of tools because it runs without a parser of calls. */
 function isWithoutParser(error: unknown): boolean {
-  return error instanceof ApiError && error.status === 400 && NO_PARSER.test(error.message);
+  return error instanceof ApiError && error.status === 400 && lacksParserOfCalls(error.message);
 }
 
 /** Tells whether a template refuses a prompt because of system messages after the beginning. */

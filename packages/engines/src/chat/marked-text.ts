@@ -20,6 +20,8 @@ export interface MarkupUse {
   tools(): readonly FunctionTool[];
   /** Earlier answers of the model ended thoughts that they had not begun. */
   beginsInThought: boolean;
+  /** The answer continues a text. */
+  continues: boolean;
   /** Called at the end of an answer with markup. */
   onSeen(seen: MarkupSeen): void;
 }
@@ -44,7 +46,7 @@ export class MarkedText {
     this.#thoughts = thoughts;
     this.#use = use;
     const tools = new Map(use.tools().map(({ name, parameters }) => [name, parameters]));
-    this.#reader = new MarkupReader({ tools, beginsInThought: use.beginsInThought }, said);
+    this.#reader = new MarkupReader({ ...use, tools }, said);
     this.#text = text;
   }
 

@@ -54,6 +54,8 @@ export type ModelDelta =
   | { kind: "ask_again"; why?: string; change: PromptChange }
   /** The tokens sampled since the last of these deltas. All of them together restore the state of a generation. */
   | { kind: "sampled"; sampled: Sampled }
+  /** The model has written something that is not given yet. */
+  | { kind: "held" }
   /** The text has markup of the model's that could not be read: in words for the client, what is wrong with the answer. */
   | { kind: "unread"; why: string }
   | { kind: "usage"; usage: Usage }

@@ -14,6 +14,7 @@ import {
   THOUGHTS,
 } from "./families.ts";
 import { bareBeginning, bareCallsIn, callsIn, type MarkedTools } from "./marked-calls.ts";
+import { TextPlace } from "./text-place.ts";
 
 /**
  * Splits the text of a model server without parsers into thoughts, text and calls, while it is written.
@@ -37,6 +38,8 @@ export interface MarkupOptions {
   tools: MarkedTools;
   /** The model's template begins its thought in the prompt: the answer may begin within it. */
   beginsInThought: boolean;
+  /** The answer continues a text: nothing is at its beginning, and the text before may have begun a thought. */
+  continues?: boolean;
 }
 
 /** The longest block of calls, in characters. A longer one is text. */
@@ -44,9 +47,6 @@ const MAX_BLOCK = 262_144;
 
 /** The beginning of a block in which the name of its tool is searched, in characters. */
 const MAX_HEAD = 256;
-
-/** The characters of a line that show whether it is a fence of code. */
-const FENCE_LENGTH = 3;
 
 /** Blocks that are no calls, and thoughts without an end, are text. After so many nothing is searched any more. */
 const MAX_FAILED = 16;
@@ -79,13 +79,8 @@ export class MarkupReader {
   #held = "";
   /** Up to here, what is held has been searched without success. */
   #searched = 0;
-  /** The text that was given since it was examined last. */
-  #recent: string;
-  /** The text is within a block of code. */
-  #isInFence = false;
-  /** The beginning of the unfinished line, without white space, and the backticks in it. */
-  #lineHead = "";
-  #ticks = 0;
+  /** Where in the text the next mark stands. */
+  readonly #place = new TextPlace();
   /** Text that is no white space has been given since the beginning, or since the last thought or call. */
   #hasWords: boolean;
   #failed = 0;
@@ -99,13 +94,14 @@ export class MarkupReader {
   unread: Unread | undefined;
   /** The answer began within a thought. */
   endedThought = false;
-  #hasThoughts = true;
+  #hasThoughts: boolean;
 
   /** `before` is the text of the answer so far. */
-  constructor({ tools, beginsInThought }: MarkupOptions, before = "") {
+  constructor({ tools, beginsInThought, continues = false }: MarkupOptions, before = "") {
     this.#tools = tools;
-    this.#recent = before;
-    this.#hasWords = before.trim() !== "";
+    this.#place.add(before);
+    this.#hasWords = continues || before.trim() !== "";
+    this.#hasThoughts = !continues;
     if (beginsInThought && before === "") this.#mode = { kind: "beginning" };
   }
 
@@ -174,12 +170,10 @@ export class MarkupReader {
       return false;
     }
     if (at > 0) this.#give("text", at, out);
-    this.#examine();
-    const isQuoted = this.#isInFence || this.#ticks % 2 === 1;
+    const { isInCode, isLineStart } = this.#place.look();
     const thought = THOUGHTS.get(mark);
-    const isLineStart = this.#lineHead === "";
     const isThought = thought !== undefined || LATE_ENDS.includes(mark);
-    if (isQuoted || (isThought && !this.#hasThoughts)) return this.#give("text", mark.length, out);
+    if (isInCode || (isThought && !this.#hasThoughts)) return this.#give("text", mark.length, out);
     if (thought !== undefined) {
       if (!isLineStart) return this.#quote(mark, out);
       this.#isHarmony ||= thought === "<|end|>";
@@ -322,8 +316,7 @@ export class MarkupReader {
 
   /** The tool that a block means, although it cannot be read. A token of a model at the beginning of a line is meant, too. */
   #meantTool(mark: string, block: string): string | undefined {
-    this.#examine();
-    const isLineStart = this.#lineHead === "";
+    const { isLineStart } = this.#place.look();
     const isMeant = isToken(mark) || (isLineStart && (mark === FUNCTION_TAG || CALL_BEGINNING.test(block)));
     if (!isMeant) return undefined;
     const beginning = block.slice(0, MAX_HEAD);
@@ -345,7 +338,7 @@ export class MarkupReader {
     this.#drop(length);
     if (kind === "thought") this.found.thoughts = true;
     else {
-      this.#recent += text;
+      this.#place.add(text);
       this.#hasWords ||= text.trim() !== "";
     }
     const last = out.at(-1);
@@ -373,27 +366,7 @@ export class MarkupReader {
 
   /** The text that follows stands at the beginning again. */
   #begin(): void {
-    this.#recent = "";
-    this.#isInFence = false;
-    this.#lineHead = "";
-    this.#ticks = 0;
+    this.#place.reset();
     this.#hasWords = false;
-  }
-
-  /** Examines the text that was given last, for its lines and the code in it. */
-  #examine(): void {
-    const lines = this.#recent.split("\n");
-    this.#recent = "";
-    for (const [index, line] of lines.entries()) {
-      if (index > 0) {
-        if (/^(?:```|~~~)/.test(this.#lineHead)) this.#isInFence = !this.#isInFence;
-        this.#lineHead = "";
-        this.#ticks = 0;
-      }
-      if (this.#lineHead.length < FENCE_LENGTH) {
-        this.#lineHead = (this.#lineHead + line).trimStart().slice(0, FENCE_LENGTH);
-      }
-      this.#ticks += line.split("`").length - 1;
-    }
   }
 }
