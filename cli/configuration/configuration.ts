@@ -15,6 +15,7 @@ import {
 } from "./environment.ts";
 import { type FoundServer, findModelServers } from "./model-servers.ts";
 import { configFileOf, readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
+import { parserAdvice } from "./server-parsers.ts";
 
 /** The configuration of `serve`, from its environment and its file. */
 export interface Configuration {
@@ -110,6 +111,8 @@ export async function check(environment: Environment): Promise<void> {
   if (found.every(({ fault }) => fault === "refused")) refuseMistakes(found.map(inWords));
   for (const server of found) console.log(inWords(server));
   const unusable = found.filter(({ fault }) => fault !== undefined).map(({ name }) => name);
+  const usable = found.filter(({ fault }) => fault === undefined).map(({ name }) => name);
+  for (const line of await parserAdvice(all, usable)) console.log(line);
   const verdict = `has no errors in itself, but not every model server can be used: ${unusable.join(", ")}.`;
   console.log(`The configuration ${unusable.length > 0 ? verdict : "is right."}`);
 }

@@ -15,11 +15,12 @@ const TIMEOUT_MS = 5_000;
 
 const PARSERS: Readonly<Record<ParserKind, string>> = { reasoning: "reasoning", tool_calls: "tool calls" };
 
-/** A sentence for each parser that a server lacks. None for a server that does not answer. Does not throw. */
-export async function parserAdvice(variables: TextVariables): Promise<string[]> {
+/** A sentence for each parser that one of the servers of these names lacks. Does not throw. */
+export async function parserAdvice(variables: TextVariables, names: readonly string[]): Promise<string[]> {
   const { modelServers, modelEngines } = loadConfig(variables);
   const found = await Promise.all(
     modelServers.map(async (server) => {
+      if (!names.includes(server.name)) return [];
       const model = await firstModel(server).catch(() => undefined);
       const isHarmony = model && (modelEngines[model.id] === "harmony" || /gpt-oss/i.test(model.id));
       if (!model || isHarmony) return [];

@@ -36,7 +36,7 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
   const said = servers.map((server) => server.separates_tenants);
   const separates_tenants = said.includes(false) ? false : said.includes(null) ? null : true;
   const all = { ...models, status, latency_ms, separates_tenants } as const;
-  const { dialect: _, ...one } = toHealth(best);
+  const { dialect: _, missing_parsers: __, ...one } = toHealth(best);
   return { health: { ...one, ...all, recovery, servers }, hasTimedOut };
 }
 
@@ -68,7 +68,12 @@ export async function checkReadiness(
  * tenants apart, and null of one that has not named its version.
  */
 function toHealth({ latencyMs: latency_ms, ...seen }: ModelServerHealth) {
-  const kind = { separates_tenants: seen.separatesTenants ?? null, dialect: seen.dialect ?? null };
+  const { missingParsers: missing } = seen;
+  const kind = {
+    separates_tenants: seen.separatesTenants ?? null,
+    dialect: seen.dialect ?? null,
+    ...(missing.length > 0 && { missing_parsers: missing }),
+  };
   if (!seen.fault) return { status: "ok" as const, latency_ms, models: seen.models, down_since: null, ...kind };
   const { code, message } = seen.fault;
   const down_since = seen.downSince === undefined ? null : new Date(seen.downSince).toISOString();

@@ -129,6 +129,21 @@ describe.each(WAYS)("%s", (_, ask) => {
   });
 });
 
+it("the server's health names the parsers that it lacks, and the flags that give them", async () => {
+  gateway.replies(saying(`${thought}${marked()}`));
+  await asked({ tools: [weather] });
+  const health = (await (await fetch(`${gateway.url}/health/upstream`)).json()) as object;
+  expect(health).toMatchObject({
+    missing_parsers: [
+      {
+        model: MODEL,
+        parsers: ["reasoning", "tool_calls"],
+        flags: ["--reasoning-parser NAME", "--enable-auto-tool-choice --tool-call-parser NAME"],
+      },
+    ],
+  });
+});
+
 it("text streams as before, and a thought while it is written", async () => {
   gateway.replies(saying(`${thought}Hello, you.`));
   const { types } = await streamed();
@@ -171,7 +186,7 @@ describe("a thought that the chat template begins in the prompt", () => {
   });
 });
 
-it("a server that gives its model no tools fails by name", async () => {
+it("a server that gives its model no tools fails by name, and its health has the flag", async () => {
   const other = await startScripted({ UPSTREAM_DIALECT: "llamacpp" });
   try {
     other.replies({ status: 500, body: fault(500, "tools param requires --jinja flag") });
@@ -180,6 +195,8 @@ it("a server that gives its model no tools fails by name", async () => {
     expect(await answer.json()).toMatchObject({
       error: { code: "upstream_misconfigured", message: expect.stringContaining("--jinja") },
     });
+    const health = (await (await fetch(`${other.url}/health/upstream`)).json()) as object;
+    expect(health).toMatchObject({ missing_parsers: [{ parsers: ["tool_calls"], flags: ["--jinja"] }] });
   } finally {
     await other.close();
   }

@@ -156,6 +156,17 @@ describe("`check`", () => {
   });
 });
 
+it("`check` names the parsers that a model server runs without, and their flags", async () => {
+  const UPSTREAMS = JSON.stringify([{ name: "bare", url: `${vllm.url}/v1` }]);
+  const UPSTREAM_SECRETS = JSON.stringify({ bare: { headers: { "x-simulator": "parsers=0" } } });
+  const least = { UPSTREAMS, ALLOW_ANONYMOUS: "true" };
+  const [, output] = await run({ ...least, UPSTREAM_SECRETS }, "check");
+  expect(output).toMatch(
+    /bare: runs without a parser of tool calls for .+\. Start it with --enable-auto-tool-choice --tool-call-parser NAME\.\n/,
+  );
+  expect(await run(least, "check")).toEqual([0, "bare: answers\nThe configuration is right.\n"]);
+});
+
 it("the start says which model servers cannot be used", async () => {
   const away = await start({ ...least(), VLLM_BASE_URL: `http://127.0.0.1:${await freePort()}/v1` });
   await eventually(() => away.output().includes("The model server vllm does not answer (ECONNREFUSED)."));
