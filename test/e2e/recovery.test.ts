@@ -99,6 +99,30 @@ describe.each(DEATHS)("a model server that dies before its first word (%s) and r
   });
 });
 
+describe.each(["kill", "terminate"] as const)(
+  "a model server that dies before its headers (%s) and returns",
+  (death) => {
+    it("is asked again by a stream that has begun", async () => {
+      const model = `${own("simulator")}&fault=stall_headers&fault_times=1`;
+      const stream = await gateway.post({ model, input: INPUT, stream: true });
+      expect(stream.status).toBe(200);
+      let events = "";
+      const reading = (async () => {
+        const decoder = new TextDecoder();
+        for await (const bytes of stream.body ?? []) events += decoder.decode(bytes, { stream: true });
+      })();
+      await server.die(death);
+      // The second one tells of the outage.
+      await eventually(() => /in_progress\n.+in_progress\n|response\.failed/s.test(events));
+      await server.restart();
+      await reading;
+      const { status, output } = lastResponse(events);
+      expect([status, output]).toMatchObject(["completed", [{ content: [{ text: `You said: ${INPUT}` }] }]]);
+      expect(generationsOf(gateway, model)).toHaveLength(2);
+    });
+  },
+);
+
 describe("a model server that dies in its reasoning", () => {
   it("begins its reasoning again in another item if the first one was shown", async () => {
     const model = own("simulator-reasoning");

@@ -34,6 +34,14 @@ interface RunningGeneration {
  */
 const START_TIME_MS = 50;
 
+/** Faults of a model server that has died. */
+const DEATHS = new Set([
+  "upstream_unreachable",
+  "upstream_connection_lost",
+  "upstream_engine_dead",
+  "upstream_aborted",
+]);
+
 /** The error of a model call that nobody waits for any more. */
 const CANCELLED = "cancelled";
 
@@ -146,6 +154,14 @@ export class Generations {
   }
 
   /**
+   * Tells whether a client that has been sent events, though no output yet, waits for the end of an outage: its server
+   * has died. One that is too slow, or overloaded, would be so again.
+   */
+  #outlives({ code }: ApiError): boolean {
+    return this.#options.host.sink !== undefined && this.#output.state.sequence > 0 && DEATHS.has(code);
+  }
+
+  /**
    * Runs a generation to its end, resuming it after faults as often as allowed. Never rejects: a fault that ends the turn
    * is its result.
    */
@@ -181,8 +197,8 @@ export class Generations {
           continue;
         }
         const spoke = said.progress > before;
-        const passes =
-          (begun || this.#hasBegun) && bounds.maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
+        begun ||= this.#hasBegun || this.#outlives(fault);
+        const passes = begun && bounds.maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
         if (signal.aborted) return { status: "cancelled" };
         policy ??= new ResumePolicy(bounds, clock, outageSince);
         const waitMs = passes ? policy.next(fault, { taken, spoke }) : undefined;
