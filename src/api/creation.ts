@@ -268,6 +268,9 @@ function tellDroppedTools({ tell }: Caller, types: readonly string[]): void {
 /** Microseconds that looking at all items once takes for each. */
 const UNITS_PER_ITEM = 1;
 
+/** The microseconds that a short turn takes, about, with its events. */
+const UNITS_PER_TURN = 1_500;
+
 /** A turn that is ready to be assembled. */
 export interface PreparedTurn {
   spec: TurnSpec;
@@ -297,8 +300,8 @@ export async function prepareTurn(
     conversation,
   ]);
   const work = new LongWork(tenant);
-  // Pays for looking at all items, which follows.
-  await work.spend(read.input.length * UNITS_PER_ITEM);
+  // Pays for the turn, and for looking at all items, which follows.
+  await work.spend(UNITS_PER_TURN + read.input.length * UNITS_PER_ITEM);
   const accepted = modelAccess.accept(request, model);
   const length = read.length + (joined?.length ?? 0) + files.length;
   if (length > 0) scope.resize(bodyLength + length);

@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { ApiError, invalidRequest, serverIsStopping, tooManyInProgress } from "@responses-edge/responses-api/errors";
 import type { JsonObject } from "@responses-edge/responses-api/json";
 import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
@@ -9,6 +10,7 @@ import type { Caller } from "../api/transport.ts";
 import type { Config } from "../config/index.ts";
 import { Permits, tenantSockets } from "../store/limits/permits.ts";
 import { clientsAreToLeave, processState, whenProcessEnds } from "../store/objects/process-state.ts";
+import { FrameCount } from "./frame-count.ts";
 import { errorFrame, readCreate, readFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
 import { LaneSink } from "./lane-sink.ts";
@@ -50,15 +52,12 @@ export interface ConnectionOptions {
   onEnded?: (() => void) | undefined;
 }
 
-/** Frames that a client may send at once, and more each second; a long one counts as several. */
-const FRAME_BURST = 1_000;
-const FRAMES_PER_SECOND = 100;
-
-/** A frame of 32 MiB may be 32 KiB on the wire if it is compressed. */
-const LONG_FRAME_LENGTH = 128 * 1024;
-
 /** The most unread frames, as a multiple of the largest frame. */
 const MAX_UNREAD_BODIES = 3;
+
+/** The microseconds that a frame takes, about, and those of the beginning of a create. */
+const UNITS_PER_FRAME = 100;
+const UNITS_PER_CREATE = 1_000;
 
 /** Close codes of RFC 6455. */
 const NORMAL = 1000;
@@ -85,11 +84,11 @@ export class Connection {
   /** Unread frames. A frame that is refused regardless of its content is only its error. */
   #inbox: (string | ApiError)[] = [];
   #inboxLength = 0;
+  readonly #work: LongWork;
   /** Memory permits of frames that have come and are not running yet. */
   readonly #permits: Permits;
   #isReading = false;
-  #frames = FRAME_BURST;
-  #countedAt = Date.now();
+  readonly #frames: FrameCount;
   #isClosed = false;
 
   /** Throws the 429 of a tenant that has as many connections as it may. */
@@ -106,6 +105,8 @@ export class Connection {
     });
     this.#lanes = new Lanes(config.maxRequestBytes);
     this.#kept = new KeptTurns(tenant);
+    this.#work = new LongWork(tenant);
+    this.#frames = new FrameCount(tenant);
     this.#steering = new ConnectionSteering((frame) => this.#outbox.send(frame));
     this.#permits = new Permits("text", { tenant, config });
     this.#lifetime = setTimeout(
@@ -122,7 +123,8 @@ export class Connection {
     const frame = this.#admitted(data);
     this.#inbox.push(frame);
     this.#inboxLength += typeof frame === "string" ? frame.length : 0;
-    if (!this.#count(lengthOf(data))) this.#end(tooMuch("frames in too short a time"), POLICY_VIOLATION);
+    const excess = this.#frames.take(lengthOf(data));
+    if (excess !== undefined) this.#end(tooMuch(excess), POLICY_VIOLATION);
     else if (this.#inboxLength > MAX_UNREAD_BODIES * maxRequestBytes) this.#end(tooMuch("bytes"), POLICY_VIOLATION);
     else void this.#read();
   }
@@ -164,6 +166,7 @@ export class Connection {
     this.#forgetEnd();
     this.#outbox.close();
     this.#lanes.clear();
+    this.#frames.leave(this.#inbox.length);
     this.#inbox = [];
     this.#permits[Symbol.dispose]();
     for (const abort of this.#aborts) abort.abort();
@@ -191,23 +194,16 @@ export class Connection {
     this.#wire.close(code, reason.slice(0, 120));
   }
 
-  /** True if the client may send a frame of this length now. */
-  #count(length: number): boolean {
-    const now = Date.now();
-    const left = this.#frames + ((now - this.#countedAt) / 1000) * FRAMES_PER_SECOND;
-    this.#frames = Math.min(FRAME_BURST, left) - 1 - Math.floor(length / LONG_FRAME_LENGTH);
-    this.#countedAt = now;
-    return this.#frames >= 0;
-  }
-
   /** Reads the received frames one after another, and none while the client does not read the answers. */
   async #read(): Promise<void> {
     if (this.#isReading) return;
     this.#isReading = true;
     for (let frame = this.#inbox.shift(); frame !== undefined; frame = this.#inbox.shift()) {
+      this.#frames.leave(1);
       this.#inboxLength -= typeof frame === "string" ? frame.length : 0;
       try {
         await this.#outbox.drained();
+        await this.#work.spend(UNITS_PER_FRAME);
         if (typeof frame !== "string") throw frame;
         await this.#take(frame);
       } catch (error) {
@@ -227,7 +223,8 @@ export class Connection {
     if (this.#isClosed) return;
     switch (frame.kind) {
       case "create":
-        return this.#queue(frame.lane, frame.body, text);
+        await this.#work.spend(UNITS_PER_CREATE);
+        return this.#isClosed ? undefined : this.#queue(frame.lane, frame.body, text);
       case "steer":
         return this.#steering.take(frame.event, frame.previous, text.length);
       case "processed":

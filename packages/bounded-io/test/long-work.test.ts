@@ -97,6 +97,39 @@ describe("slices of long work", () => {
     expect(finish(work(5))).toBe(5);
   });
 
+  it("are given to short work, too, of a tenant with more than its share, as long as others have work", async () => {
+    let turns = 0;
+    let isDone = false;
+    const takeTurns = () => {
+      turns += 1;
+      if (!isDone) setTimeout(takeTurns, 0);
+    };
+    const short = async (tenant: string, count: number) => {
+      turns = 0;
+      for (let piece = 0; piece < count; piece += 1) await new LongWork(tenant).spend(1_000);
+      return turns;
+    };
+    setTimeout(takeTurns, 0);
+    // The tenants of other tests compete for a second.
+    await scheduler.wait(1_100);
+    expect(await short("alone", 100)).toBe(0);
+    expect(await short("another", 5)).toBe(0);
+    expect(await short("alone", 20)).toBeGreaterThan(10);
+    isDone = true;
+  });
+
+  it("are soon given to one of two tenants, of which the other has hundreds of waiters", async () => {
+    const order: string[] = [];
+    const work = async (tenant: string) => {
+      await new LongWork(tenant).spend(20_000);
+      order.push(tenant);
+    };
+    const flood = Array.from({ length: 300 }, () => work("flood"));
+    await work("other");
+    expect(order.length).toBeLessThan(20);
+    void flood;
+  });
+
   it("come between elements that are collected, which are all there", async () => {
     const values = Array.from({ length: 1_050 }, (_, at) => at);
     const steps = collect(values.values(), 3);

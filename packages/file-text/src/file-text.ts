@@ -23,7 +23,7 @@ export async function* textOf(
   bytes: Uint8Array,
   about: AboutFile,
   limits: Partial<TextLimits> = {},
-  work: LongWork = new LongWork("file-text"),
+  work: LongWork = new LongWork(""),
 ): AsyncGenerator<TextPage> {
   const bounds = { ...DEFAULT_LIMITS, ...limits };
   if (bytes.length > bounds.maxBytes) {

@@ -10,40 +10,64 @@ const SLICE_UNITS = 10_000;
 /** The gap in which other events use this thread between two slices. Milliseconds. */
 const GAP_MS = 1;
 
+/** The longest time between two looks of a waiter with many before it. Milliseconds. */
+const MAX_GAP_MS = 2_000;
+
+/** The time that a slice and its gap take, at least. Milliseconds. */
+const SLICE_MS = 2;
+
 /** A waiter for a slice. */
 interface Waiter {
   /** The number of refusals of others on its account since it last checked. */
   passedOver: number;
+  /** Its number among those of its tenant. */
+  readonly no: number;
+  /** When it looks next, Unix milliseconds. */
+  looksAt: number;
 }
 
-/** A waiter that was passed over this often is dropped: the platform has ended its request without a notice. */
+/** The waiters of a tenant, in order. */
+interface TenantQueue {
+  readonly waiters: Set<Waiter>;
+  /** How many waiters there were, and how many of them wait no more. */
+  entered: number;
+  left: number;
+}
+
+/** A waiter that was passed over this often by each of the others is dropped: the platform has ended its request without a notice. */
 const MAX_PASSED_OVER = 8;
+
+/** So is one that has not looked when another looks whose time was later than its own by this many milliseconds. */
+const MAX_LATE_MS = 100;
 
 /** Gives slices in turn: one piece of work at a time, and one slice for each tenant in turn. */
 export class SliceQueue {
-  readonly #gap: () => Promise<void>;
+  readonly #gap: (ms: number) => Promise<void>;
   /** The next tenant first. */
-  readonly #waiting = new Map<string, Waiter[]>();
+  readonly #waiting = new Map<string, TenantQueue>();
   #waiters = 0;
   #slices = 0;
 
   /**
-   * `gap`: resolves when other events have used the thread. Each waiter has its own, because a request's timers end
-   * with it.
+   * `gap`: resolves when other events have used the thread, and after some milliseconds. Each waiter has its own, because a request's
+   * timers end with it.
    */
-  constructor(gap: () => Promise<void>) {
+  constructor(gap: (ms: number) => Promise<void>) {
     this.#gap = gap;
   }
 
   /** Waits for the tenant's next slice, which lasts until the caller awaits something else. */
   async next(tenant: string): Promise<void> {
-    const waiter: Waiter = { passedOver: 0 };
-    this.#enter(tenant, waiter);
+    let waiter = this.#enter(tenant);
     for (;;) {
       const slices = this.#slices;
-      await this.#gap();
+      // One that has many before it looks seldom: thousands may wait.
+      const before = (waiter.no - (this.#waiting.get(tenant)?.left ?? 0)) * this.#waiting.size;
+      const ms = Math.max(GAP_MS, Math.min(MAX_GAP_MS, before * SLICE_MS));
+      waiter.looksAt = Date.now() + ms;
+      await this.#gap(ms);
       waiter.passedOver = 0;
-      if (!this.#waiting.get(tenant)?.includes(waiter)) this.#enter(tenant, waiter);
+      if (!this.#waiting.get(tenant)?.waiters.has(waiter)) waiter = this.#enter(tenant);
       // Between any two slices there is a gap.
       if (slices === this.#slices && this.#isFirst(waiter)) break;
     }
@@ -51,41 +75,81 @@ export class SliceQueue {
     this.#leaveFirst();
   }
 
-  #enter(tenant: string, waiter: Waiter): void {
-    const own = this.#waiting.get(tenant);
-    if (own) own.push(waiter);
-    else this.#waiting.set(tenant, [waiter]);
+  #enter(tenant: string): Waiter {
+    const queue = this.#waiting.get(tenant) ?? { waiters: new Set(), entered: 0, left: 0 };
+    const waiter: Waiter = { passedOver: 0, no: queue.entered, looksAt: Number.POSITIVE_INFINITY };
+    queue.entered += 1;
+    this.#waiting.set(tenant, queue);
+    queue.waiters.add(waiter);
     this.#waiters += 1;
+    return waiter;
   }
 
   #isFirst(waiter: Waiter): boolean {
-    const first = this.#waiting.values().next().value?.[0];
+    const [queue] = this.#waiting.values();
+    const [first] = queue?.waiters ?? [];
     if (first === waiter || !first) return first === waiter;
     first.passedOver += 1;
-    if (first.passedOver > MAX_PASSED_OVER * this.#waiters) this.#leaveFirst();
+    // Timers ring in the order of their times.
+    const isLate = first.looksAt + MAX_LATE_MS < waiter.looksAt;
+    if (isLate || first.passedOver > MAX_PASSED_OVER * this.#waiters) this.#leaveFirst();
     return false;
   }
 
   /** Removes the first waiter; its tenant is the last one now. */
   #leaveFirst(): void {
-    for (const [tenant, own] of this.#waiting) {
-      own.shift();
-      this.#waiters -= 1;
-      this.#waiting.delete(tenant);
-      if (own.length > 0) this.#waiting.set(tenant, own);
-      return;
-    }
+    const [next] = this.#waiting;
+    if (!next) return;
+    const [tenant, queue] = next;
+    const [first] = queue.waiters;
+    if (first) queue.waiters.delete(first);
+    queue.left += 1;
+    this.#waiters -= 1;
+    this.#waiting.delete(tenant);
+    if (queue.waiters.size > 0) this.#waiting.set(tenant, queue);
   }
 }
 
 const timeout = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
-const slices = new SliceQueue(async () => {
+const slices = new SliceQueue(async (ms) => {
   // workerd counts from its event loop's last look at the clock, which was before the slice: a timer that is set now
   // would fire at once.
-  await timeout(0);
-  await timeout(GAP_MS);
+  if (ms === GAP_MS) await timeout(0);
+  await timeout(ms);
 });
+
+/** The units that a tenant may spend, beyond its share, before its short work waits for slices, too. */
+const MAX_DEBT = SLICE_UNITS;
+
+/** Tenants whose last work is older than this do not compete for the thread. Milliseconds. */
+const COMPETES_MS = 1_000;
+
+/** The units that a tenant has spent beyond its share of the thread, at a time (Unix milliseconds). */
+interface Account {
+  debt: number;
+  at: number;
+}
+
+/** The tenants that compete, the one with the latest work last. */
+const accounts = new Map<string, Account>();
+
+/** Charges work to a tenant, unless that is nobody's (""). Tells whether it has had more than its share while others have had work, too. */
+function isOverShare(tenant: string, units: number): boolean {
+  if (tenant === "") return false;
+  const now = Date.now();
+  const account = accounts.get(tenant) ?? { debt: 0, at: now };
+  for (const [oldest, { at }] of accounts) {
+    if (now - at < COMPETES_MS) break;
+    accounts.delete(oldest);
+  }
+  const share = ((now - account.at) * 1_000) / Math.max(1, accounts.size);
+  account.debt = Math.max(0, account.debt - share) + units;
+  account.at = now;
+  accounts.delete(tenant);
+  accounts.set(tenant, account);
+  return account.debt > MAX_DEBT && accounts.size > 1;
+}
 
 /** Work in steps, each of which gives its cost, in units. */
 export type Steps<Result> = Generator<number, Result, void>;
@@ -111,7 +175,7 @@ export function* collect<Element>(elements: Iterable<Element>, units: number): S
   return collected;
 }
 
-/** Work of a tenant, which may become long. Short work never waits. */
+/** Work of a tenant, which may become long. Short work does not wait, unless its tenant has much of it and others have work, too. */
 export class LongWork {
   readonly #tenant: string;
   #units = 0;
@@ -126,7 +190,7 @@ export class LongWork {
    */
   spend(units: number): Promise<void> | undefined {
     this.#units += units;
-    if (this.#units < SLICE_UNITS) return undefined;
+    if (!isOverShare(this.#tenant, units) && this.#units < SLICE_UNITS) return undefined;
     this.#units = 0;
     return slices.next(this.#tenant);
   }
