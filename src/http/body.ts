@@ -178,11 +178,13 @@ async function readBytes(request: Request, sender: Sender, held: DisposableStack
     };
     if (encoding !== undefined) return await decompressAll(source, encoding, take, new LongWork(sender.tenant));
     const chunks: Uint8Array<ArrayBuffer>[] = [];
+    const work = new LongWork(sender.tenant);
     let length = 0;
     for (let chunk = await source.read(); chunk; chunk = await source.read()) {
       length += chunk.byteLength;
       take(length);
       chunks.push(chunk.slice());
+      await work.spend(chunk.byteLength * UNITS_PER_BYTE);
     }
     return concatBytes(chunks);
   } catch (error) {
@@ -191,6 +193,9 @@ async function readBytes(request: Request, sender: Sender, held: DisposableStack
     throw error instanceof DecompressionFault ? undecodable(error) : error;
   }
 }
+
+/** The microseconds that receiving a byte takes, about. */
+const UNITS_PER_BYTE = 1 / 300;
 
 /** The encoding of a body; undefined if it is not encoded. Throws the 415 of an unknown one. */
 function encodingOf({ headers }: Request): Encoding | undefined {

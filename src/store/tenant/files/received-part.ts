@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { FileLimits } from "../../../contract/grants.ts";
 import { type PermitOwner, Permits } from "../../limits/permits.ts";
@@ -24,6 +25,9 @@ const FIRST_BUFFER_BYTES = 64 * 1024;
  * A file, or a part of an upload, that is being received. At most one piece of it is in memory. Nobody sees it before
  * it is committed.
  */
+/** The microseconds that receiving and storing a byte takes, about. */
+const UNITS_PER_BYTE = 1 / 100;
+
 export class ReceivedPart implements Disposable {
   readonly key: string;
   readonly part: number;
@@ -31,6 +35,7 @@ export class ReceivedPart implements Disposable {
   readonly #sink: PieceSink;
   readonly #receiver: Receiver;
   readonly #permits: Permits;
+  readonly #work: LongWork;
   #buffer = new Uint8Array(FIRST_BUFFER_BYTES);
   #buffered = 0;
   #length = 0;
@@ -50,6 +55,7 @@ export class ReceivedPart implements Disposable {
     this.#sink = sink;
     this.#receiver = receiver;
     this.#permits = new Permits("body", receiver, this.#buffer.length);
+    this.#work = new LongWork(receiver.tenant);
   }
 
   /** Bytes that have come. */
@@ -99,6 +105,7 @@ export class ReceivedPart implements Disposable {
   }
 
   async #flush(): Promise<void> {
+    await this.#work.spend(this.#buffered * UNITS_PER_BYTE);
     // Copied, because a view is sent with its whole buffer.
     await this.#sink.append(this.#pieces, this.#buffer.slice(0, this.#buffered));
     this.#pieces += 1;
