@@ -151,8 +151,20 @@ describe("a model server of an unknown kind", () => {
   });
 
   it("is assumed to know token ids while it is away, so that a run of gpt-oss may wait for it", async () => {
-    const { config, upstream } = serving({ a: { "/v1/models": down } });
+    const { config, upstream, becomes, count } = serving({ a: { "/v1/models": down } });
     expect((await resolveModel("gpt-oss-20b", "", config, upstream(), signal)).engine).toBe("harmony");
+    // Another kind does not get what was made for a vLLM.
+    const turn = upstream("gpt-oss-20b");
+    turn.require(({ hasTokenIds }) => hasTokenIds);
+    becomes("a", { ...of("llamacpp", "gpt-oss-20b"), "/v1/completions": () => Response.json({}) });
+    await expect(turn.request("/completions", signal, "{}")).rejects.toMatchObject({ status: 502 });
+    expect(count("/v1/completions")).toBe(0);
+    expect((await resolveModel("gpt-oss-20b", "", config, upstream(), signal)).engine).toBe("chat");
+  });
+
+  it("is no reason to guess the engine of gpt-oss", async () => {
+    const { config, upstream } = serving({ a: { ...chat, "/v1/models": failing(500) } });
+    await expect(resolveModel("gpt-oss-20b", "", config, upstream(), signal)).rejects.toMatchObject(UNKNOWN);
   });
 });
 

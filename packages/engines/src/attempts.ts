@@ -7,6 +7,7 @@ import { expectModel, noteRefused, watchModel } from "./model-names.ts";
 import { answeredStatus, type Body, type ModelServer, type RequestOptions } from "./model-server.ts";
 import type { UpstreamConfig } from "./settings.ts";
 import { checkSeparation } from "./tenant-separation.ts";
+import { unsuited } from "./upstream-faults.ts";
 
 /** One request to one of the model servers. */
 
@@ -20,16 +21,18 @@ export interface Sending {
   /** 1 for the first server that gets the request. */
   attempt: number;
   options: RequestOptions | undefined;
+  /** What the request was made for, when the server's kind was perhaps not known yet. */
+  needs: ((dialect: Dialect) => boolean) | undefined;
 }
 
 /**
  * Sends a request to a server, in the form of its kind, which is asked for first if it is unknown. Throws as
- * `ModelServer.request` and `learnDialect` do, the 400 of a model that the server lacks, and the 503 if it may not get
- * prompts.
+ * `ModelServer.request` and `learnDialect` do, the 400 of a model that the server lacks, the 502 of a kind for which the
+ * request was not made, and the 503 if it may not get prompts.
  */
 export async function sendTo(
   server: ModelServer,
-  { path, signal, body, attempt, options }: Sending,
+  { path, signal, body, attempt, options, needs }: Sending,
   { unsaltedServers, connectTimeoutMs }: Pick<UpstreamConfig, "unsaltedServers" | "connectTimeoutMs">,
   { model, onAttempt }: { model?: string | undefined; onAttempt?: ((call: ServerAttempt) => void) | undefined },
 ): Promise<Response> {
@@ -38,6 +41,7 @@ export async function sendTo(
   if (body !== undefined) {
     const withinMs = Math.min(connectTimeoutMs, options?.withinMs ?? connectTimeoutMs);
     const dialect = certainDialect(server, signal) ?? (await learnDialect(server, signal, withinMs));
+    if (needs && !needs(dialect)) throw unsuited(dialect.title);
     if (unsaltedServers !== undefined) checkSeparation(server, unsaltedServers);
     const { models } = server.config;
     // The names of an operator's own list need not be the server's.

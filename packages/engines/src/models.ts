@@ -1,8 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { EngineName, Model } from "@responses-edge/turn/contract/engine";
 import {
-  assumedDialect,
-  CARD_WAIT_MS,
   cardsSoon,
   dialectOf,
   knownCards,
@@ -163,15 +161,27 @@ async function engineOf(
 
 /**
  * Harmony needs a server with token ids. Any other server renders and parses gpt-oss itself. A server that is away,
- * whose kind is not known, is assumed to have them: a turn may wait for it.
+ * whose kind is not known, is assumed to have them: a turn may wait for it. Throws as `learnDialect` does if no server
+ * of the model shows its kind otherwise.
  */
 async function harmonyIfServed(model: string, upstream: Upstream, signal: AbortSignal): Promise<EngineName> {
-  const unknown = upstream.servers.filter((server) => !dialectOf(server));
-  if (unknown.length > 0) await Promise.allSettled(unknown.map((server) => learnDialect(server, signal, CARD_WAIT_MS)));
-  signal.throwIfAborted();
   const having = upstream.servers.filter((server) => serves(server, model) !== false);
   const servers = having.length > 0 ? having : upstream.servers;
-  return servers.some((server) => assumedDialect(server).hasTokenIds) ? "harmony" : "chat";
+  const learnt = await Promise.allSettled(servers.map((server) => dialectOf(server) ?? learnDialect(server, signal)));
+  signal.throwIfAborted();
+  let fault: unknown;
+  let isKnown = false;
+  for (const each of learnt) {
+    if (each.status === "fulfilled" ? each.value.hasTokenIds : isAway(each.reason)) return "harmony";
+    isKnown ||= each.status === "fulfilled";
+    if (each.status === "rejected") fault ??= each.reason;
+  }
+  if (!isKnown) throw fault;
+  return "chat";
+}
+
+function isAway(fault: unknown): boolean {
+  return fault instanceof ApiError && fault.code === "upstream_unreachable";
 }
 
 /** The engine that the operator has configured for the model's server. */

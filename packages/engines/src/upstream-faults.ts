@@ -81,6 +81,15 @@ export function tenantsNotSeparated(): ApiError {
   });
 }
 
+/** 502: a request was made for a server that was away then, and turns out to be of another kind. */
+export function unsuited(kind: string): ApiError {
+  return new ApiError({
+    status: 502,
+    message: `The model server is of another kind (${kind}) than this request was prepared for. Create the response again.`,
+    code: "upstream_error",
+  });
+}
+
 /** 503: a server's answers do not show its kind, so that no request is sure to be understood. */
 export function kindUnknown(): ApiError {
   return new ApiError({

@@ -144,8 +144,8 @@ export class Upstream {
    * suitable.
    */
   require(suits: (dialect: Dialect) => boolean): boolean {
-    if (this.#only) return suits(assumedDialect(this.#only));
-    if (!this.#able().some((server) => suits(assumedDialect(server)))) return false;
+    const able = this.#only ? [this.#only] : this.#able();
+    if (!able.some((server) => suits(assumedDialect(server)))) return false;
     this.#needs = suits;
     if (this.#chosen && !suits(assumedDialect(this.#chosen))) this.#chosen = undefined;
     return true;
@@ -159,7 +159,7 @@ export class Upstream {
   async request(path: string, signal: AbortSignal, body?: BodyFor, options?: RequestOptions): Promise<Response> {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
-    return sendTo(only, { path, signal, body, attempt: 1, options }, this.#config, this.#options);
+    return sendTo(only, { path, signal, body, attempt: 1, options, needs: this.#needs }, this.#config, this.#options);
   }
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
@@ -228,14 +228,17 @@ export class Upstream {
     }
   }
 
-  async #ask(server: ModelServer, { mayMove, options, ...asked }: Sending & { mayMove: boolean }): Promise<Response> {
+  async #ask(
+    server: ModelServer,
+    { mayMove, options, ...asked }: Omit<Sending, "needs"> & { mayMove: boolean },
+  ): Promise<Response> {
     const full = options?.withinMs ?? this.#config.connectTimeoutMs;
     const isSoon = mayMove && options?.withinMs === undefined && !options?.isWhole;
     const withinMs = isSoon ? Math.min(full, this.#config.failoverMs) : full;
     const load = loadOf(server.config);
     const leave = load.inFlight.enter(Date.now());
     try {
-      const sending = { ...asked, options: { ...options, withinMs } };
+      const sending = { ...asked, options: { ...options, withinMs }, needs: this.#needs };
       const response = await sendTo(server, sending, this.#config, this.#options);
       if (isPage(response)) {
         server.close(response);
