@@ -40,6 +40,7 @@ const inWorkerd = () =>
     miniflare: {
       bindings: {
         VLLM_BASE_URL: "http://vllm.invalid/v1",
+        UPSTREAM_DIALECT: "vllm",
         // Tests of many deaths have many runs at once.
         MAX_OPEN_TURNS: "10000",
         TOOL_SERVERS: JSON.stringify({ python: "https://python.acme.dev/mcp" }),
