@@ -21,7 +21,7 @@ export interface Sending {
   /** 1 for the first server that gets the request. */
   attempt: number;
   options: RequestOptions | undefined;
-  /** What the request was made for, when the server's kind was perhaps not known yet. */
+  /** The requirements with which the request was made, perhaps before the server's kind was known. */
   needs: ((dialect: Dialect) => boolean) | undefined;
 }
 
