@@ -52,11 +52,12 @@ export async function sendTo(
     sent = there === undefined || there === model ? made : renamed(made, model, there);
     if (isAnyAnswered) expectServed = watchModel(server, model, signal);
   }
-  const ask = () => server.request(path, signal, sent, options);
   try {
     const response = onAttempt
-      ? await reported(onAttempt, { server: server.config.name, path, attempt }, ask)
-      : await ask();
+      ? await reported(onAttempt, { server: server.config.name, path, attempt }, () =>
+          server.request(path, signal, sent, options),
+        )
+      : await server.request(path, signal, sent, options);
     if (expectServed) await expectServed().catch((fault: unknown) => giveUp(server, response, fault));
     return response;
   } catch (fault) {
