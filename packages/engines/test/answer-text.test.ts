@@ -1,4 +1,4 @@
-import { AnswerText } from "@responses-edge/engines/chat/answer-text";
+import { AnswerText } from "@responses-edge/engines/chat/chunks";
 import { StopStrings } from "@responses-edge/engines/stop-strings";
 import type { FinishReason, ModelDelta } from "@responses-edge/turn/contract/engine";
 import fc from "fast-check";

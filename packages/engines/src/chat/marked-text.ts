@@ -1,7 +1,6 @@
 import type { FunctionTool } from "@responses-edge/responses-api/tools";
-import type { FinishReason, ModelDelta } from "@responses-edge/turn/contract/engine";
+import type { FinishReason, ModelDelta, TokenLogprob } from "@responses-edge/turn/contract/engine";
 import { MarkupReader, type Piece } from "@responses-edge/turn/contract/model-markup/markup-reader";
-import type { AnswerText } from "./answer-text.ts";
 import type { ThoughtCount } from "./own-counts.ts";
 
 /** The text of an answer whose server may have left thoughts and calls in it, as model deltas. */
@@ -26,6 +25,13 @@ export interface MarkupUse {
   onSeen(seen: MarkupSeen): void;
 }
 
+/** The text as its reader gets it (`AnswerText`). */
+interface GivenText {
+  readonly stopped: boolean;
+  push(text: string, logprobs: TokenLogprob[], out: ModelDelta[], isBound: boolean): void;
+  interrupt(by: "thought" | "call", out: ModelDelta[]): void;
+}
+
 /** Calls in the text have indices from here on: no server gives so many. Nothing has bound their arguments. */
 export const FIRST_MARKED_CALL = 1_000_000;
 
@@ -37,12 +43,12 @@ const CALL_IN_TEXT = "'tools': a call in its text cannot be read, and the model 
 export class MarkedText {
   readonly #use: MarkupUse;
   readonly #reader: MarkupReader;
-  readonly #text: AnswerText;
+  readonly #text: GivenText;
   readonly #thoughts: ThoughtCount;
   #calls = 0;
 
   /** `said` is the text of the answer so far, which `text` has delivered. */
-  constructor(use: MarkupUse, said: string, text: AnswerText, thoughts: ThoughtCount) {
+  constructor(use: MarkupUse, said: string, text: GivenText, thoughts: ThoughtCount) {
     this.#thoughts = thoughts;
     this.#use = use;
     const tools = new Map(use.tools().map(({ name, parameters }) => [name, parameters]));

@@ -102,7 +102,7 @@ function* promptFields(
   const continued = isContinued(prompt);
   const tools: object[] = [];
   const bindsStrict = bindsByDefault && dialect.bindsFormat && dialect.choice !== "none";
-  const byDefault = bindsStrict ? strictByDefault(prompt) : undefined;
+  const byDefault = bindsStrict && request.tools != null ? strictByDefault(prompt) : undefined;
   for (const { name, description, parameters, strict: asked } of promptTools(prompt)) {
     const strict = byDefault?.has(name) ? true : asked;
     tools.push({
