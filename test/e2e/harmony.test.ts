@@ -608,6 +608,30 @@ describe("a special token within constrained output", () => {
     expect(onlyCall(broken)).toMatchObject({ status: "incomplete", arguments: '{"a' });
   });
 
+  it("outside of its schema is no call: the model is told, and writes another", async () => {
+    const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+    const tool = { type: "function" as const, name: "get_weather", parameters, strict: null };
+    const call = (args: string) =>
+      `<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>${args}<|call|>`;
+    const body = { input: "Weather?", tools: [tool] };
+    const wrong = call('{"city":5}');
+    const whole = await create({ ...body, model: saying(wrong, call('{"city":"Rome"}')) });
+    expect(whole.output).toMatchObject([{ type: "function_call", arguments: '{"city":"Rome"}', status: "completed" }]);
+    expect(await lastCompletionPrompt(gateway)).toContain("'city' is not of type string");
+    const model = saying(wrong, call('{"city":"Milan"}'));
+    const streamed = await gateway.openai.responses.stream({ ...body, model }).finalResponse();
+    expect(streamed.output).toMatchObject([
+      { arguments: '{"city":5}', status: "incomplete" },
+      { arguments: '{"city":"Milan"}', status: "completed" },
+    ]);
+    await expect(
+      create({ ...body, model: saying(...Array.from({ length: 4 }, () => call('{"city":6}'))) }),
+    ).rejects.toMatchObject({
+      status: 502,
+      message: expect.stringMatching(/get_weather.*'city' is not of type string/),
+    });
+  });
+
   it("is excluded by the grammar, unless the schema would lose the length of a string", async () => {
     const tagOf = async (schema: Record<string, unknown>) => {
       await create({ input: "Hello!", text: { format: { type: "json_schema", name: "n", schema } } });
@@ -788,15 +812,17 @@ describe("malformed output", () => {
     expect(failed.usage?.output_tokens).toBe(ids.flat().length);
   });
 
-  it("a call whose arguments are no JSON ends incomplete, and the model is asked again", async () => {
+  it("a call whose arguments are no JSON ends incomplete if it was shown, and the model is asked again", async () => {
     const model = saying('<|channel|>commentary to=functions.get_weather json<|message|>{"city": oops<|call|>');
     const body = { model, input: "Hello!", tools };
     const answers = [await create(body), await gateway.openai.responses.stream(body).finalResponse()];
     for (const response of answers) {
       const output_text = "The tool get_weather returned: Error: the arguments are not a valid JSON object.";
       expect(response).toMatchObject({ status: "completed", output_text });
-      expect(onlyCall(response)).toMatchObject({ arguments: '{"city": oops', status: "incomplete" });
     }
+    const [whole, streamed] = answers.map(callsOf);
+    expect(whole).toEqual([]);
+    expect(streamed).toMatchObject([{ arguments: '{"city": oops', status: "incomplete" }]);
     expect((await lastTurns(gateway)).slice(-2)).toEqual([
       'assistant<|channel|>commentary to=functions.get_weather json<|message|>{"city": oops<|call|>',
       expect.stringMatching(

@@ -56,6 +56,8 @@ export class Completion implements AnswerReader {
   readonly #clients: ReadonlyMap<string, ClientTool>;
   /** Index of the last call. */
   #call = 0;
+  /** The call that the model is writing, in an answer that comes whole: given once it is known to be valid. */
+  #heldCall: ModelDelta[] = [];
   /** Set if the logprobs of tokens are wanted. */
   #tokenizer: Tokenizer | undefined;
 
@@ -249,6 +251,8 @@ export class Completion implements AnswerReader {
         this.#refusal = refusalOf(delta.message, NO_SUCH_TOOL, this.#offered());
       } else if (delta.kind === "message") {
         const message = delta.message;
+        // One that was cut off.
+        out.push(...this.#heldCall.splice(0));
         const isUnwanted = this.#mustCall && message.channel === "final";
         const fault = isDone && delta.itemKind === "call" ? this.#faultOf(message) : undefined;
         const isBroken = fault !== undefined || isUnwanted;
@@ -260,13 +264,20 @@ export class Completion implements AnswerReader {
         const { itemKind, ...rest } = delta;
         out.push({ ...rest, ...(itemKind && !isBroken && { itemKind }), message: toRawMessage(message) });
       } else if (delta.kind === "item_done" && this.#isBrokenCall(this.#deltas[index + 1])) {
+        this.#heldCall = [];
         out.push({ kind: "call_cut", index: this.#call });
+      } else if (delta.kind === "tool_call" || delta.kind === "resumed_call") {
+        this.#call = delta.index;
+        // A call that goes on was held back before.
+        if (this.#prompt.isUnwatched) this.#heldCall.push({ ...delta, kind: "tool_call" });
+        else out.push(delta);
       } else if (!this.#mustCall || delta.kind !== "text" || delta.phase !== "final_answer") {
-        if (delta.kind === "tool_call") this.#call = delta.index;
+        if (delta.kind === "item_done") out.push(...this.#heldCall.splice(0));
         out.push(delta);
       }
     }
     this.#deltas.length = 0;
+    if (isEnd) out.push(...this.#heldCall.splice(0));
   }
 
   #isBrokenCall(delta: CompletionDelta | undefined): boolean {
