@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import { json } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -52,27 +53,49 @@ export async function untilDrained(socketPath: string): Promise<void> {
   }
 }
 
-/** The interval of health checks, and the number of failures in a row: a Worker that hangs is found within 15 s. */
-const PROBE_MS = 2_000;
-const MAX_MISSES = 2;
+/** The times of health checks, in milliseconds, and the number of failures in a row: a Worker that hangs is found within 15 s. */
+const CHECKS = { intervalMs: 2_000, timeoutMs: TIMEOUT_MS, misses: 2 };
+
+/** A thread that reads and writes so often between two checks does not hang: it has more work than it can do. */
+const LEAST_CALLS = 20;
+
+/** So many checks in a row without an answer end a process that has too much work, too: about two minutes. */
+const MAX_MISSES = 20;
 
 /**
- * Checks the Worker's health again and again, and sends it measurements. Resolves with true when it does not answer any
- * more, or with false when the signal is aborted.
+ * Checks the Worker's health again and again, and sends it measurements. `calls`: the number of reads and writes that the process has made,
+ * undefined where the system does not count them. Resolves with true when the Worker does not answer any more, or with false when the
+ * signal is aborted.
  */
 export async function untilHung(
   socketPath: string,
-  measured: () => Promise<object>,
+  { measured, calls }: { measured: () => Promise<object>; calls: () => number | undefined },
   signal: AbortSignal,
+  { intervalMs, timeoutMs, misses: fewMisses } = CHECKS,
 ): Promise<boolean> {
-  for (let misses = 0; misses < MAX_MISSES; ) {
-    await sleep(PROBE_MS, undefined, { ref: false, signal }).catch(() => {});
+  let before = calls();
+  for (let misses = 0, still = 0; still < fewMisses && misses < MAX_MISSES; ) {
+    await sleep(intervalMs, undefined, { ref: false, signal }).catch(() => {});
     if (signal.aborted) return false;
-    const answers = await askLauncher(socketPath, "measures", await measured()).then(
+    const answers = await askLauncher(socketPath, "measures", await measured(), timeoutMs).then(
       () => true,
       () => false,
     );
+    const now = calls();
+    const isWorking = now !== undefined && before !== undefined && now - before >= LEAST_CALLS;
+    before = now;
     misses = answers ? 0 : misses + 1;
+    still = answers || isWorking ? 0 : still + 1;
   }
   return !signal.aborted;
+}
+
+/** The reads and writes that a process has made; undefined where the system does not count them. */
+export function callsOf(pid: number | undefined): number | undefined {
+  try {
+    const counts = readFileSync(`/proc/${pid}/io`, "latin1").matchAll(/^sysc[rw]: (\d+)$/gm);
+    return counts.reduce((sum, [, count]) => sum + Number(count), 0);
+  } catch {
+    return undefined;
+  }
 }

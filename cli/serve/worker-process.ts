@@ -19,7 +19,7 @@ import type { FileReadingSocket } from "./file-reading.ts";
 import { type Disk, diskShare, leastFree, measuresOf, watchDisk } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
-import { askLauncher, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
+import { askLauncher, callsOf, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
 import type { ListeningSockets } from "./listening.ts";
 import { type LogFormat, ownLine } from "./log-lines.ts";
 import { openFileList, openFilesLimit } from "./open-files.ts";
@@ -205,8 +205,8 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     probing.signal.addEventListener("abort", () => watched[Symbol.dispose]());
     let hasHung = false;
     let isAccepting = true;
-    const measured = () => measuresOf(child.pid, storage);
-    void untilHung(launcherSocket, measured, probing.signal).then((hangs) => {
+    const process = { measured: () => measuresOf(child.pid, storage), calls: () => callsOf(child.pid) };
+    void untilHung(launcherSocket, process, probing.signal).then((hangs) => {
       hasHung = hangs;
       if (hangs) kill();
     });

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { connect } from "node:tls";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { callsOf, untilHung } from "../../cli/serve/launcher-socket.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { freePort } from "../workerd/tools.ts";
 import {
@@ -405,6 +406,28 @@ describe("its end", () => {
     expect(workerdOf(served)).not.toBe(hanging);
     expect(await stop(served)).toBe(0);
   }, 90_000);
+
+  it("does not follow from too much work: a process that reads and writes is not killed before many checks", async () => {
+    const silent = createServer((socket) => void socket.on("error", () => {})).listen(join(newFolder(), "socket"));
+    await once(silent, "listening");
+    const checks = { intervalMs: 1, timeoutMs: 20, misses: 2 };
+    let made = 0;
+    let asked = 0;
+    const measured = async () => {
+      asked += 1;
+      return {};
+    };
+    const hung = (calls: () => number | undefined) =>
+      untilHung(String(silent.address()), { measured, calls }, new AbortController().signal, checks);
+    expect(await hung(() => 5)).toBe(true);
+    expect(asked).toBe(2);
+    expect(await hung(() => undefined)).toBe(true);
+    expect(asked).toBe(4);
+    expect(await hung(() => (made += 100))).toBe(true);
+    expect(asked).toBe(24);
+    silent.close();
+    expect(callsOf(process.pid)).toBeGreaterThan(0);
+  });
 
   it("does not wait for idle WebSockets, which are closed with 1012, or for readers of runs", async () => {
     const served = await start({ ...least(), STOP_TIMEOUT_MS: "200000" });

@@ -119,8 +119,12 @@ const slices = new SliceQueue(async (ms) => {
   await timeout(ms);
 });
 
-/** The units that a tenant may spend, beyond its share, before its short work waits for slices, too. */
+/**
+ * The units that a tenant may spend, beyond its share, before its short work waits for slices, too: beside others, and alone, when another
+ * one may come.
+ */
 const MAX_DEBT = SLICE_UNITS;
+const MAX_DEBT_ALONE = 500_000;
 
 /** Tenants whose last work is older than this do not compete for the thread. Milliseconds. */
 const COMPETES_MS = 1_000;
@@ -134,7 +138,7 @@ interface Account {
 /** The tenants that compete, the one with the latest work last. */
 const accounts = new Map<string, Account>();
 
-/** Charges work to a tenant, unless that is nobody's (""). Tells whether it has had more than its share while others have had work, too. */
+/** Charges work to a tenant, unless that is nobody's (""). Tells whether it has had so much more than its share that it is to wait. */
 function isOverShare(tenant: string, units: number): boolean {
   if (tenant === "") return false;
   const now = Date.now();
@@ -148,7 +152,7 @@ function isOverShare(tenant: string, units: number): boolean {
   account.at = now;
   accounts.delete(tenant);
   accounts.set(tenant, account);
-  return account.debt > MAX_DEBT && accounts.size > 1;
+  return account.debt > (accounts.size > 1 ? MAX_DEBT : MAX_DEBT_ALONE);
 }
 
 /** Work in steps, each of which gives its cost, in units. */
