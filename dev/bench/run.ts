@@ -9,6 +9,7 @@
  * npm run bench -- --growth              instead: what a turn costs as its conversation grows, and requests as more is
  * stored; memory, waits and files; fifteen minutes
  * npm run bench -- --growth --only TABLE only its table `turns`, `stored` or `heavy`
+ * npm run bench -- --neighbours          instead: a tenant's turns beside another tenant's load; three minutes
  *
  * Each also takes: --quick, one short round; --json FILE, also the raw numbers; --docs, also puts the tables into
  * docs/benchmarks.md.
@@ -20,6 +21,7 @@ import { workerdVersion } from "../../test/workerd/tools.ts";
 import { measureDurable } from "./durable.ts";
 import { GROWTH_MODEL, measureGrowth } from "./growth.ts";
 import { HEAVY_MODELS, measureHeavy } from "./heavy.ts";
+import { measureNeighbours } from "./neighbours.ts";
 import { readPeers } from "./peers.ts";
 import { machineLine, OTHER_CORE, pinSelf, watchNoise } from "./processes.ts";
 import { measureShips, SHIPS_MODELS, shipsReport } from "./ships.ts";
@@ -37,6 +39,7 @@ const { values: options } = parseArgs({
     docs: { type: "boolean", default: false },
     durable: { type: "boolean", default: false },
     growth: { type: "boolean", default: false },
+    neighbours: { type: "boolean", default: false },
   },
 });
 
@@ -61,6 +64,7 @@ const models = new Set(["simulator", ...SHIPS_MODELS, GROWTH_MODEL, STORED_MODEL
 const upstream = await startUpstream(OTHER_CORE, [...models]);
 if (options.durable) await runDurable(upstream);
 else if (options.growth) await runGrowth(upstream);
+else if (options.neighbours) await runNeighbours(upstream);
 else await runShips(upstream);
 await upstream.stop();
 
@@ -88,6 +92,11 @@ async function runGrowth(upstream: Upstream): Promise<void> {
     const measured = await measure(upstream, progress);
     publish(measured, `${head}\n\n${measured}`, `--growth --only ${name} --docs`);
   }
+}
+
+async function runNeighbours(upstream: Upstream): Promise<void> {
+  const measured = await measureNeighbours(upstream, options.quick ? 3_000 : 12_000, progress);
+  publish(measured, `${head}\n\n${measured}`, "--neighbours --docs");
 }
 
 /** Prints the results, and writes them if the options say so. `flags` name the place of its table in the page. */
