@@ -164,7 +164,7 @@ describe("the list", () => {
     for (const id of unstored) {
       const isGone = () =>
         tenant.openai.responses.retrieve(id).then(
-          ({ store }) => store !== false,
+          (response) => (response as { store?: boolean }).store !== false,
           () => true,
         );
       await eventually(isGone);

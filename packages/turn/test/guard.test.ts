@@ -18,6 +18,7 @@ import {
   piecesOf,
   readHookAnswer,
   takesImages,
+  UnjudgedInput,
 } from "@responses-edge/turn/guard-models";
 import { describe, expect, it } from "vitest";
 
@@ -178,11 +179,14 @@ it("the texts of messages, outputs and files are judged, and images, each once",
 });
 
 describe("a moderated engine", () => {
-  const prompt = { items: [{ type: "message", role: "user", content: [] }] } as unknown as Prompt;
+  const saying = (text: string) => {
+    const items = [{ type: "message", role: "user", content: [{ type: "input_text", text }] }];
+    return { items, request: {} } as unknown as Prompt;
+  };
   const { signal } = new AbortController();
 
   /** An engine that says words, one in each read, and a guard to which "bad" is bad. */
-  function moderated(words: string[], more: Partial<Moderation> = {}, asked: Prompt = prompt) {
+  function moderated(words: string[], more: Partial<Moderation> = {}, asked: Prompt = saying("hello")) {
     let reads = words.map((word) => [word]);
     const judged: Judged[] = [];
     const state = { generations: 0, isClosed: false };
@@ -209,7 +213,8 @@ describe("a moderated engine", () => {
       },
       modes: { input: "block", output: "block" },
       failsOpen: false,
-      input: () => ({ text: "hello" }),
+      input: new UnjudgedInput([], { home: "home", turn: "turn" }),
+      judgeTools: async () => ({ flagged: false, scores: {} }),
       earlier: "",
       ...more,
     });
@@ -227,7 +232,7 @@ describe("a moderated engine", () => {
   const sentence = (word: string) => `${"This is a sentence that is long enough to be one, so ".repeat(2)}${word}. `;
 
   it("asks no model about an input that is flagged", async () => {
-    const { run, state, turn } = moderated(["x"], { input: () => ({ text: "bad" }) });
+    const { run, state, turn } = moderated(["x"], {}, saying("bad"));
     expect(finishOf(await run())).toEqual(["content_filter"]);
     expect(state.generations).toBe(0);
     expect(turn.result).toMatchObject({
@@ -254,14 +259,18 @@ describe("a moderated engine", () => {
   });
 
   it("shows no part of a sentence that was not judged, in any chunking", async () => {
-    const { run, judged } = moderated([], {}, prompt);
+    const { run, judged } = moderated([]);
     const [one, two] = [sentence("one"), sentence("two")];
     expect(textIn(await run([[one, two, "And this is "], ["bad. "]]))).toBe(one + two);
     expect(judged.at(-2)).toEqual({ side: "output", text: one + two });
   });
 
   it("judges as a whole an answer that no client sees before its end", async () => {
-    const { run, judged } = moderated([sentence("one"), sentence("two"), "bad"], {}, { ...prompt, isUnwatched: true });
+    const { run, judged } = moderated(
+      [sentence("one"), sentence("two"), "bad"],
+      {},
+      { ...saying("hello"), isUnwatched: true },
+    );
     expect(textIn(await run())).toBe("");
     expect(judged.filter(({ side }) => side === "output")).toHaveLength(1);
   });
@@ -279,29 +288,29 @@ describe("a moderated engine", () => {
   });
 
   it.each([
-    ["input", { input: () => ({ text: "down" }) }, ["x"]],
-    ["output", {}, ["down"]],
+    ["input", "down", ["x"]],
+    ["output", "hello", ["down"]],
   ] as const)(
     "fails where the guard cannot be asked about the %s, or lets it through by the operator's choice",
-    async (side, more, words) => {
-      await expect(moderated([...words], more).run()).rejects.toMatchObject({
+    async (side, said, words) => {
+      await expect(moderated([...words], {}, saying(said)).run()).rejects.toMatchObject({
         status: 503,
         code: "moderation_unavailable",
       });
-      const open = moderated([...words], { ...more, failsOpen: true });
+      const open = moderated([...words], { failsOpen: true }, saying(said));
       expect(finishOf(await open.run())).toEqual(["stop"]);
       expect(open.turn.result[side]).toEqual({
         type: "error",
         code: "moderation_unavailable",
         message: "The guard is down.",
       });
-      const scored = moderated([...words], { ...more, modes: { input: "score", output: "score" } });
+      const scored = moderated([...words], { modes: { input: "score", output: "score" } }, saying(said));
       expect(finishOf(await scored.run())).toEqual(["stop"]);
     },
   );
 
   it("judges no summary of a conversation, and nothing without moderation", async () => {
-    const summary = moderated(["bad"], {}, { ...prompt, asksForText: true });
+    const summary = moderated(["bad"], {}, { ...saying("hello"), asksForText: true });
     expect(textIn(await summary.run())).toBe("bad");
     const off = moderated(["bad"], { modes: { input: undefined, output: undefined } });
     expect(textIn(await off.run())).toBe("bad");

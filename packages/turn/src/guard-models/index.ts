@@ -22,5 +22,5 @@ export {
   piecesOf,
 } from "./judgement.ts";
 export { ModeratedTurn, type Moderation, type ModerationMode, type ModerationResult } from "./moderated-engine.ts";
-export { moderatedText, UnjudgedInput } from "./moderated-text.ts";
+export { moderatedImages, moderatedText, UnjudgedInput } from "./moderated-text.ts";
 export { type Modes, modesOf } from "./modes.ts";

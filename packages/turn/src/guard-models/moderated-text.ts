@@ -41,7 +41,7 @@ type InputFile = Parameters<typeof fileText>[0];
 function textOfFile(file: InputFile): string {
   const { file_content: read, file_data: data, filename } = file;
   const isText = read === undefined ? data !== undefined : !read.startsWith("data:");
-  return isText ? `${filename ?? ""}\n${fileText(file)}` : (filename ?? "");
+  return [filename ?? "", isText ? fileText(file) : ""].filter((each) => each !== "").join("\n");
 }
 
 /** The images of items, by their URLs: each once. */
