@@ -67,22 +67,25 @@ export function withOverrides<Env extends object>(
 ): Env {
   const merged: Record<string, unknown> = { ...(env as Texts) };
   if (upstreams) changeServers(merged, upstreams);
-  for (const [name, entry] of Object.entries(routes ?? {})) {
-    // A removed route is removed from the other variables that define routes, too.
-    for (const variable of entry === false ? ROUTE_VARIABLES : ["ROUTES"]) change(merged, variable, name, entry);
-  }
-  for (const [name, entry] of Object.entries(prices ?? {})) change(merged, "MODEL_PRICES", name, entry);
+  const changed = Object.entries(routes ?? {});
+  change(merged, "ROUTES", changed);
+  // A removed route is removed from the other variables that define routes, too.
+  const removed = changed.filter(([, entry]) => entry === false);
+  for (const variable of ["MODEL_ALIASES", "MODEL_FALLBACKS"]) change(merged, variable, removed);
+  change(merged, "MODEL_PRICES", Object.entries(prices ?? {}));
   return merged as Env;
 }
 
-const ROUTE_VARIABLES = ["ROUTES", "MODEL_ALIASES", "MODEL_FALLBACKS"];
-
-/** Sets or removes an entry of a variable that is a JSON object. */
-function change(variables: Record<string, unknown>, variable: string, name: string, entry: unknown): void {
+/** Sets or removes (`false`) entries of a variable that is a JSON object. */
+function change(variables: Record<string, unknown>, variable: string, changes: [name: string, entry: unknown][]): void {
+  if (changes.length === 0) return;
   const known = parsed(variables[variable]);
-  const { [name]: _, ...others } =
-    typeof known === "object" && known !== null ? (known as Record<string, unknown>) : {};
-  variables[variable] = JSON.stringify(entry === false ? others : { ...others, [name]: entry });
+  const entries = new Map<string, unknown>(typeof known === "object" && known !== null ? Object.entries(known) : []);
+  for (const [name, entry] of changes) {
+    entries.delete(name);
+    if (entry !== false) entries.set(name, entry);
+  }
+  variables[variable] = JSON.stringify(Object.fromEntries(entries));
 }
 
 function changeServers(variables: Record<string, unknown>, changes: Readonly<Record<string, unknown>>): void {
