@@ -3,7 +3,7 @@ import { pause } from "@responses-edge/turn/contract/pause";
 import { DIALECTS, dialectOfOwner, dialectsOfOwners } from "./dialects/all.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import { probedDialect } from "./dialects/probes.ts";
-import { answeredStatus, type ModelServer, statusOf } from "./model-server.ts";
+import { answeredStatus, type ModelServer, type RequestOptions, statusOf } from "./model-server.ts";
 import { kindUnknown, malformedAnswer } from "./upstream-faults.ts";
 
 /** The kinds of the model servers, and the models that each lists, as this isolate knows them. */
@@ -66,11 +66,15 @@ export function knownCards({ baseUrl }: Pick<ModelServer, "baseUrl">): readonly 
 }
 
 /**
- * A server's models, never from the cache, after at most `withinMs`. Throws ApiError as the server does, and 502 for an
+ * A server's models, never from the cache. Throws ApiError as the server does, and 502 for an
  * answer without models.
  */
-export async function fetchModels(server: ModelServer, signal: AbortSignal, withinMs?: number): Promise<ModelCard[]> {
-  const body = await server.json("/models", signal, undefined, withinMs);
+export async function fetchModels(
+  server: ModelServer,
+  signal: AbortSignal,
+  options?: RequestOptions,
+): Promise<ModelCard[]> {
+  const body = await server.json("/models", signal, undefined, options);
   const data = typeof body === "object" && body !== null && "data" in body ? body.data : undefined;
   if (!Array.isArray(data)) throw malformedAnswer();
   const cards = data.filter(
@@ -223,7 +227,7 @@ export async function learnDialect(server: ModelServer, signal: AbortSignal, wit
 async function askKind(server: ModelServer, signal: AbortSignal, withinMs?: number): Promise<Dialect> {
   const since = Date.now();
   try {
-    await listAnew(server, signal, withinMs);
+    await listAnew(server, signal, { withinMs });
   } catch (fault) {
     signal.throwIfAborted();
     if (!isAnswer(fault)) throw fault instanceof ApiError && fault.code === "upstream_error" ? kindUnknown() : fault;
@@ -258,9 +262,9 @@ export async function listModelsOf(
 export async function listAnew(
   server: ModelServer,
   signal: AbortSignal,
-  withinMs?: number,
+  options?: RequestOptions,
 ): Promise<readonly ModelCard[]> {
-  const cards = await fetchModels(server, signal, withinMs);
+  const cards = await fetchModels(server, signal, options);
   lists.set(server.baseUrl, { at: Date.now(), cards });
   return cards;
 }

@@ -62,7 +62,8 @@ export async function expectModel(server: ModelServer, model: string, signal: Ab
  */
 export function watchModel(server: ModelServer, model: string, signal: AbortSignal): () => Promise<void> {
   // Without a list the last one holds.
-  const listed = listAnew(server, AbortSignal.any([signal, AbortSignal.timeout(CARD_WAIT_MS)])).catch(() => {});
+  const waiting = AbortSignal.any([signal, AbortSignal.timeout(CARD_WAIT_MS)]);
+  const listed = listAnew(server, waiting, { isAside: true }).catch(() => {});
   return async () => {
     await listed;
     signal.throwIfAborted();

@@ -44,6 +44,8 @@ export interface RequestOptions {
   isTokenStream?: boolean | undefined;
   /** The content type of a body other than JSON. */
   contentType?: string | undefined;
+  /** It goes beside a request that shows itself whether the server is there: its own failure does not count. */
+  isAside?: boolean | undefined;
   /** The client uses the server's own API, and gets its errors in that form. */
   isPassedOn?: boolean | undefined;
 }
@@ -102,7 +104,7 @@ export class ModelServer {
     path: string,
     signal: AbortSignal,
     body?: Body,
-    { withinMs = this.#bounds.connectTimeoutMs, contentType, isPassedOn, isTokenStream }: RequestOptions = {},
+    { withinMs = this.#bounds.connectTimeoutMs, contentType, isPassedOn, isTokenStream, isAside }: RequestOptions = {},
   ): Promise<Response> {
     const { silenceMs } = this.#bounds;
     const abort = new AbortController();
@@ -129,10 +131,10 @@ export class ModelServer {
     } catch {
       if (signal.aborted) throw signal.reason;
       if (abort.signal.aborted && !isGone) {
-        sawNoAnswer(this.baseUrl);
+        if (!isAside) sawNoAnswer(this.baseUrl);
         throw timedOut("did not answer", withinMs);
       }
-      sawDown(this.baseUrl);
+      if (!isAside) sawDown(this.baseUrl);
       throw unreachable();
     } finally {
       clearTimeout(timer);
@@ -180,8 +182,8 @@ export class ModelServer {
   }
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
-  async json(path: string, signal: AbortSignal, body?: string, withinMs?: number): Promise<unknown> {
-    const response = await this.request(path, signal, body, { withinMs });
+  async json(path: string, signal: AbortSignal, body?: string, options?: RequestOptions): Promise<unknown> {
+    const response = await this.request(path, signal, body, options);
     return parsedAnswer(await this.text(response, signal, this.#bounds.connectTimeoutMs));
   }
 
