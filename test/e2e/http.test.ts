@@ -422,7 +422,7 @@ describe("/health", () => {
   it("reports that the Worker is up, without asking vLLM", async () => {
     const response = await get("/health");
     const limits = { limit: expect.any(Number), open: expect.any(Number) };
-    const open_files = { limit: openFilesLimit(), used: expect.any(Number), homes: limits };
+    const open_files = { limit: openFilesLimit(), used: expect.any(Number), objects: limits };
     expect([response.status, await response.json()]).toMatchObject([200, { status: "ok", open_files }]);
     expect(gateway.vllm.simulator.requests).toEqual([]);
   });

@@ -8,6 +8,7 @@ import { expectError } from "../e2e/expectations.ts";
 import { cleanUp, commandOf, newFolder, type Served, start, workerdsOf } from "../e2e/serve-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { fetchAnew } from "../workerd/tools.ts";
+import { pathologicalFiles } from "./pathological.ts";
 
 /**
  * Files that keep the code which reads them busy for ever, or fill its memory: each costs its owner that file, and
@@ -190,6 +191,22 @@ describe("a file that expands", () => {
     await expectError(await turnWith("attacker", file, name), { status: 400, param: FIELD });
     expect(peak() - before).toBeLessThan(100 + (10 * file.length) / MIB);
     expect((await turnWith("other", FINE)).status).toBe(200);
+  });
+});
+
+describe("a pathological file of each kind", () => {
+  it("is read, or refused by its field, and the gateway's process serves others", async () => {
+    const [gateway] = workerdsOf(served);
+    const kinds = pathologicalFiles().filter(({ name }) => / × (100|1)$/.test(name));
+    expect(kinds.length).toBeGreaterThan(70);
+    for (const { name, filename, bytes } of kinds) {
+      const turn = await turnWith("attacker", bytes(), filename);
+      const { error } = (await turn.json()) as { error?: { param: string } };
+      expect([200, 400], `${name}: ${JSON.stringify(error)}`).toContain(turn.status);
+      if (error) expect(error.param, name).toBe(FIELD);
+    }
+    expect((await turnWith("other", FINE)).status).toBe(200);
+    expect(workerdsOf(served)[0]).toBe(gateway);
   });
 });
 

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { textPdf } from "../../packages/file-text/test/corpus.ts";
 import { cleanUp, newFolder, start, workerdsOf } from "../e2e/serve-support.ts";
+import { fetchAnew } from "../workerd/tools.ts";
 import { pathologicalFiles } from "./pathological.ts";
 
 /**
@@ -24,7 +25,7 @@ const served = await start({
 });
 
 function turn(key: string, input: object[] | string): Promise<Response> {
-  return fetch(`${served.url}/v1/responses`, {
+  return fetchAnew(`${served.url}/v1/responses`, {
     method: "POST",
     headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
     body: JSON.stringify({ model: "simulator", store: false, input }),
@@ -54,7 +55,9 @@ const faults: string[] = [];
 const files = pathologicalFiles().filter(({ name }) => name.includes(process.argv[2] ?? ""));
 for (const { name, filename, bytes } of files) {
   const begun = performance.now();
-  const answer = await turnWith(KEYS.attacker, bytes(), filename);
+  const sent = turnWith(KEYS.attacker, bytes(), filename);
+  const answer = await sent.catch((cause: unknown) => void faults.push(`${name}: ${cause}`));
+  if (!answer) continue;
   const { error } = (await answer.json()) as { error?: { message: string } };
   const took = Math.round(performance.now() - begun);
   if (took > 2_000) console.log(`${name} (${filename}): ${answer.status} after ${took} ms: ${error?.message ?? ""}`);
