@@ -59,12 +59,13 @@ export class Housekeeping {
   async ring(): Promise<void> {
     this.#alarmAt = null;
     this.#runs.resumeRuns();
-    await this.#rows.outbox.deliver();
     const now = Date.now();
     const due: number[] = [];
     if (this.#runs.liveRuns > 0 || this.#rows.runs.turns().length > 0) due.push(now + WATCHDOG_MS);
     for (const sweep of [this.#rows.idempotency.sweep(now), this.#sweepTurns(now)]) if (sweep !== null) due.push(sweep);
-    if (due.length === 0 && (await this.releaseIfEmpty())) return;
+    await this.#rows.outbox.deliver();
+    // A response with `store: false` may have been the last one.
+    if ((due.length === 0 || this.#rows.isUnused()) && (await this.releaseIfEmpty())) return;
     const next = this.#rows.outbox.nextDue();
     if (next !== null) due.push(next);
     if (due.length > 0) await this.wake(Math.min(...due));
