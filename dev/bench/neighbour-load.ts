@@ -2,8 +2,8 @@ import OpenAI from "openai";
 import { WebSocket } from "ws";
 
 /**
- * The load of one tenant, in a process of its own: `node neighbour-load.ts URL KEY MODEL KIND …`, until it is killed. Failures are what
- * the server may answer to it.
+ * The load of one tenant, in a process of its own, until it is killed. Its arguments: the URL, a key, a model, and kinds of load. Failures
+ * are what the server may answer to it.
  */
 
 const [url = "", apiKey = "", model = "", ...kinds] = process.argv.slice(2);

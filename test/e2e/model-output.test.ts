@@ -38,7 +38,7 @@ let gateway: Gateway;
 beforeAll(async () => {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
-  gateway = await startGateway({ VLLM_BASE_URL: `http://127.0.0.1:${port}/v1` });
+  gateway = await startGateway({ VLLM_BASE_URL: `http://127.0.0.1:${port}/v1`, UPSTREAM_DIALECT: "vllm" });
 });
 afterAll(async () => {
   await gateway.close();

@@ -58,7 +58,13 @@ async function listen(host: string): Promise<{ server: Server; port: number }> {
 }
 
 const start = (origin: string, variables: Record<string, string> = {}) =>
-  startWorkerd({ VLLM_BASE_URL: `${origin}/v1`, ALLOW_ANONYMOUS: "true", VLLM_MAX_RETRIES: "0", ...variables });
+  startWorkerd({
+    VLLM_BASE_URL: `${origin}/v1`,
+    ALLOW_ANONYMOUS: "true",
+    VLLM_MAX_RETRIES: "0",
+    UPSTREAM_DIALECT: "vllm",
+    ...variables,
+  });
 
 let server: Server;
 let worker: WorkerdProcess;

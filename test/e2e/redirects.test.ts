@@ -48,6 +48,7 @@ beforeAll(async () => {
   worker = await startWorkerd({
     VLLM_BASE_URL: `${url}/v1`,
     VLLM_MAX_RETRIES: "0",
+    UPSTREAM_DIALECT: "vllm",
     MODEL_ENGINES: JSON.stringify({ [GPT_OSS]: "harmony" }),
     API_KEYS: "a:ee063bb3d7270fdf6148f09dde510a5cf346c4aa4dd2ff4b2caec5348d799043",
     PASSTHROUGH_ENDPOINTS: "all",

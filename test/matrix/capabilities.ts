@@ -169,7 +169,8 @@ export const CAPABILITIES: Record<string, Capability> = {
   "a background response with store: false": {
     stores: ["HOME"],
     async use(tenant, text) {
-      const { id } = await create(tenant, text, { background: true, store: false });
+      const { responses } = tenant.openai;
+      const { id } = await responses.create({ model: MODEL, input: text, background: true, store: false });
       const hasEnded = async () =>
         !["queued", "in_progress"].includes((await tenant.openai.responses.retrieve(id)).status ?? "");
       await eventually(hasEnded);

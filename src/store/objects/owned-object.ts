@@ -12,6 +12,12 @@ import { IS_SERVED } from "./workers.ts";
 /** How long an alarm waits, at least, if as many objects are open as may be, and all have work. Milliseconds. */
 const CROWDED_MS = 2_000;
 
+/** How often an alarm is postponed so. Others may keep all objects at work for any time. */
+const MAX_POSTPONED = 3;
+
+/** How often the alarms of objects were postponed, by their classes and names. */
+const postponed = new Map<string, number>();
+
 const HANDED_OVER = "The object was handed over.";
 
 /** The part of an object that the next process needs beside its storage. It is only in the memory of the processes. */
@@ -112,8 +118,15 @@ export abstract class OwnedObject extends DurableObject<Env> implements LivingOb
     if (!(await mayRing())) this.ctx.abort(HANDED_OVER);
     this.#underWay += 1;
     try {
-      if (await hasPlace(this.#namespaces)) await this.ring();
-      else await this.ctx.storage.setAlarm(Date.now() + CROWDED_MS * (1 + Math.random()));
+      const key = keyOf(this.named);
+      const waits = postponed.get(key) ?? 0;
+      if (waits >= MAX_POSTPONED || (await hasPlace(this.#namespaces))) {
+        postponed.delete(key);
+        await this.ring();
+      } else {
+        postponed.set(key, waits + 1);
+        await this.ctx.storage.setAlarm(Date.now() + CROWDED_MS * (1 + Math.random()));
+      }
     } finally {
       this.#underWay -= 1;
     }
