@@ -117,14 +117,14 @@ export class Service {
     this.#serve(successor);
     const { file } = this.#configuration;
     this.#configuration = configuration;
+    // The successor has not read a file that was applied meanwhile.
+    if (file && file !== before.file) await this.configure(file);
     await this.#retire(worker, settings.handOverTimeoutMs);
     const ms = Math.round(performance.now() - began);
     this.#tell("info", `Another process serves (${reason}). The previous one ends its running work.`, {
       ...{ version: next.version, after_ms: ms, ...(this.#isOfSeveral && { worker: this.#options.share?.worker }) },
       ...(next.version !== version && { before: version }),
     });
-    // The successor has not read a file that was applied meanwhile.
-    if (file && file !== before.file) await this.configure(file);
   }
 
   /**
