@@ -374,7 +374,11 @@ describe("when no server answers", () => {
   const group = useGroups({
     size: 2,
     groups: failures.length,
-    variables: { UPSTREAM_FAILOVER_MS: "200", VLLM_CONNECT_TIMEOUT_MS: "400", VLLM_RECOVERY_TIME_MS: "500" },
+    variables: {
+      ...{ UPSTREAM_FAILOVER_MS: "200", VLLM_CONNECT_TIMEOUT_MS: "400" },
+      // A stream that has begun waits for a server that died as long as this.
+      ...{ VLLM_RECOVERY_TIME_MS: "500", VLLM_FOREGROUND_RECOVERY_TIME_MS: "500" },
+    },
   });
 
   it.each(failures)("%s: the client gets an error in bounded time: %i %s", async (trouble, status, code) => {
