@@ -19,7 +19,7 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   store: "e2e/state.test.ts",
   stream: "e2e/create.test.ts",
   prompt_cache_key: "e2e/fleet.test.ts",
-  "background_options.continuation_id": "unit/deferred-runs.test.ts",
+  "background_options.continuation_id": "unit/fake-timers/deferred-runs.test.ts",
   "context_management.compact_threshold": "e2e/context.test.ts",
   "include=reasoning.encrypted_content": "e2e/reasoning.test.ts",
   "include=web_search_call.action.sources": "e2e/web-search.test.ts",

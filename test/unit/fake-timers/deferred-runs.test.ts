@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
-import { whenDue } from "../../src/store/home/deferred-runs.ts";
-import type { RunSpec } from "../../src/store/home/run-store.ts";
-import { Permits } from "../../src/store/limits/permits.ts";
+import { whenDue } from "../../../src/store/home/deferred-runs.ts";
+import type { RunSpec } from "../../../src/store/home/run-store.ts";
+import { Permits } from "../../../src/store/limits/permits.ts";
 
 /** The order in which background runs with a later completion window begin. */
 
