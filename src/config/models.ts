@@ -30,10 +30,13 @@ export function closedFields(
   extras: ReadonlySet<string> | readonly string[],
   extraFields: readonly string[],
 ): ReadonlyMap<string, string> {
-  const open = new Set([...extras, ...extraFields]);
-  const closed = (fields: readonly string[], variable: string) =>
-    fields.filter((field) => !open.has(field)).map((field): [string, string] => [field, variable]);
-  return new Map([...closed(VLLM_EXTRAS, "VLLM_EXTRAS"), ...closed(OPERATORS_FIELDS, "VLLM_EXTRA_FIELDS")]);
+  const closed = (fields: readonly string[], open: Iterable<string>, variable: string) =>
+    [...new Set(fields).difference(new Set(open))].map((field): [string, string] => [field, variable]);
+  // Neither variable opens the fields of the other one.
+  return new Map([
+    ...closed(VLLM_EXTRAS, extras, "VLLM_EXTRAS"),
+    ...closed(OPERATORS_FIELDS, extraFields, "VLLM_EXTRA_FIELDS"),
+  ]);
 }
 
 /** vLLM's own endpoints that may be opened to clients: their paths below `/v1/`, or below `/` for the last five. */

@@ -114,6 +114,7 @@ describe("the configuration", () => {
     ["all, where the operator says so", { API_KEYS: `a:${HASH}`, VLLM_EXTRAS: "all" }, [...VLLM_EXTRAS]],
     ["none, where the operator says so", { VLLM_EXTRAS: "none" }, []],
     ["those that are named", { VLLM_EXTRAS: "priority, vllm_xargs" }, ["priority", "vllm_xargs"]],
+    ["none by the other variable", { VLLM_EXTRAS: "none", VLLM_EXTRA_FIELDS: "priority" }, []],
   ])("lets clients send %s of vLLM's extra fields", (_, vars, open) => {
     expect(VLLM_EXTRAS.filter((field) => !configure(vars).closedFields.has(field))).toEqual(open);
   });
