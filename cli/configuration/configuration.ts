@@ -111,8 +111,7 @@ export async function check(environment: Environment): Promise<void> {
   if (found.every(({ fault }) => fault === "refused")) refuseMistakes(found.map(inWords));
   for (const server of found) console.log(inWords(server));
   const unusable = found.filter(({ fault }) => fault !== undefined).map(({ name }) => name);
-  const usable = found.filter(({ fault }) => fault === undefined).map(({ name }) => name);
-  for (const line of await parserAdvice(all, usable)) console.log(line);
+  for (const line of await parserAdvice(all, found)) console.log(line);
   const verdict = `has no errors in itself, but not every model server can be used: ${unusable.join(", ")}.`;
   console.log(`The configuration ${unusable.length > 0 ? verdict : "is right."}`);
 }

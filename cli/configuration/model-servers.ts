@@ -20,6 +20,14 @@ export interface FoundServer {
    * because it does not keep tenants apart.
    */
   fault?: "absent" | "refused";
+  /** The cards of its models; absent if it lists none. */
+  cards?: readonly ModelCard[];
+}
+
+/** The fields of a card that are read here. They may be anything. */
+export interface ModelCard {
+  id?: unknown;
+  owned_by?: unknown;
 }
 
 /** Asks all model servers, side by side, for their models and their kinds. Does not throw. */
@@ -32,7 +40,7 @@ export function findModelServers(variables: TextVariables): Promise<FoundServer[
         const cards = await cardsOf(server);
         if (typeof cards === "string") return { name, answer: cards, fault: "absent" };
         if (unsaltedServers === undefined || mayServeKinds(await kindsOf(server, cards), server, unsaltedServers)) {
-          return { name, answer: "answers" };
+          return { name, answer: "answers", cards };
         }
         const answer = `answers, and does not separate the prompts of different tenants: every request to it is a 503. ${SEPARATION_REMEDY}`;
         return { name, answer, fault: "refused" };
@@ -45,7 +53,7 @@ export function findModelServers(variables: TextVariables): Promise<FoundServer[
 }
 
 /** The cards of a server's models, or how it answers without any, in words. */
-async function cardsOf(server: ModelServerConfig): Promise<{ owned_by?: unknown }[] | string> {
+async function cardsOf(server: ModelServerConfig): Promise<ModelCard[] | string> {
   const answer = await ask(server, "/models");
   if (!answer.ok) {
     await answer.body?.cancel();
@@ -59,7 +67,7 @@ async function cardsOf(server: ModelServerConfig): Promise<{ owned_by?: unknown 
 }
 
 /** The kinds behind a server's URL, as the gateway recognises them; none if the server does not show it. */
-async function kindsOf(server: ModelServerConfig, cards: { owned_by?: unknown }[]): Promise<Dialect[]> {
+async function kindsOf(server: ModelServerConfig, cards: readonly ModelCard[]): Promise<Dialect[]> {
   if (server.dialect !== undefined) return [DIALECTS[server.dialect]];
   const owners = new Set(cards.flatMap(({ owned_by: owner }) => (typeof owner === "string" ? owner : [])));
   const known = dialectsOfOwners([...owners]);
@@ -73,12 +81,13 @@ async function kindsOf(server: ModelServerConfig, cards: { owned_by?: unknown }[
   return probed ? [probed, ...known] : known;
 }
 
-/** Asks a path below `/v1`, or from the root if it begins with `//`. */
-function ask({ baseUrl, apiKey, headers }: ModelServerConfig, path: string): Promise<Response> {
+/** Asks a path below `/v1`, or from the root if it begins with `//`; by POST with a body. */
+export function ask({ baseUrl, apiKey, headers }: ModelServerConfig, path: string, body?: object): Promise<Response> {
   const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
   const authorization = apiKey === undefined ? undefined : { authorization: `Bearer ${apiKey}` };
   return fetch(url, {
-    headers: { ...headers, ...authorization },
+    headers: { ...headers, ...authorization, ...(body && { "content-type": "application/json" }) },
+    ...(body && { method: "POST", body: JSON.stringify(body) }),
     redirect: "manual",
     signal: AbortSignal.timeout(TIMEOUT_MS),
   });

@@ -1,49 +1,34 @@
-import { DIALECTS } from "@responses-edge/engines/dialects/all";
-import type { DialectName } from "@responses-edge/engines/dialects/dialect";
+import { dialectOfOwner } from "@responses-edge/engines/dialects/all";
 import { lacksParserOfCalls, type ParserKind, parserFlags } from "@responses-edge/engines/missing-parsers";
-import type { ModelServerConfig } from "@responses-edge/engines/settings";
+import { GPT_OSS, type ModelServerConfig } from "@responses-edge/engines/settings";
 import { THOUGHTS } from "@responses-edge/turn/contract/model-markup/families";
 import { loadConfig, type TextVariables } from "../../src/config/index.ts";
+import { ask, type FoundServer } from "./model-servers.ts";
 
 /**
  * The parsers that model servers run without, as `check` finds out: it asks the first model of each for one token, with
  * a tool. Models that Harmony speaks to (gpt-oss) need no parser.
  */
 
-/** The time that a model server has to answer. Milliseconds. */
-const TIMEOUT_MS = 5_000;
-
 const PARSERS: Readonly<Record<ParserKind, string>> = { reasoning: "reasoning", tool_calls: "tool calls" };
 
-/** A sentence for each parser that one of the servers of these names lacks. Does not throw. */
-export async function parserAdvice(variables: TextVariables, names: readonly string[]): Promise<string[]> {
+/** A sentence for each parser that one of the servers lacks. `found`: the servers as they answered. Does not throw. */
+export async function parserAdvice(variables: TextVariables, found: readonly FoundServer[]): Promise<string[]> {
   const { modelServers, modelEngines } = loadConfig(variables);
-  const found = await Promise.all(
+  const advice = await Promise.all(
     modelServers.map(async (server) => {
-      if (!names.includes(server.name)) return [];
-      const model = await firstModel(server).catch(() => undefined);
-      const isHarmony = model && (modelEngines[model.id] === "harmony" || /gpt-oss/i.test(model.id));
-      if (!model || isHarmony) return [];
-      const dialect = server.dialect ?? ownerDialect(model.owner);
-      const kinds = await missingParsers(server, model.id).catch((): ParserKind[] => []);
+      const { id: model, owned_by: owner } = found.find(({ name }) => name === server.name)?.cards?.[0] ?? {};
+      if (typeof model !== "string" || modelEngines[model] === "harmony" || GPT_OSS.test(model)) return [];
+      const dialect = server.dialect ?? dialectOfOwner(String(owner))?.name;
+      const kinds = await missingParsers(server, model).catch((): ParserKind[] => []);
       return kinds.map((kind) => {
         const [flags] = parserFlags(dialect, [kind]);
         const remedy = flags === undefined ? "" : ` Start it with ${flags}.`;
-        return `${server.name}: runs without a parser of ${PARSERS[kind]} for ${model.id}.${remedy}`;
+        return `${server.name}: runs without a parser of ${PARSERS[kind]} for ${model}.${remedy}`;
       });
     }),
   );
-  return found.flat();
-}
-
-function ownerDialect(owner: unknown): DialectName | undefined {
-  return Object.values(DIALECTS).find((dialect) => dialect.owner !== undefined && dialect.owner === owner)?.name;
-}
-
-async function firstModel(server: ModelServerConfig): Promise<{ id: string; owner: unknown } | undefined> {
-  const { data } = (await (await ask(server, "/models")).json()) as { data?: { id?: unknown; owned_by?: unknown }[] };
-  const card = data?.[0];
-  return typeof card?.id === "string" ? { id: card.id, owner: card.owned_by } : undefined;
+  return advice.flat();
 }
 
 /** The parsers that a server lacks for a model, by two answers of one token. Throws where it does not answer. */
@@ -63,18 +48,4 @@ async function missingParsers(server: ModelServerConfig, model: string): Promise
     typeof content === "string" && [...THOUGHTS.keys()].some((mark) => content.trimStart().startsWith(mark));
   if (begins) missing.push("reasoning");
   return missing;
-}
-
-function ask({ baseUrl, apiKey, headers }: ModelServerConfig, path: string, body?: object): Promise<Response> {
-  return fetch(baseUrl + path, {
-    method: body ? "POST" : "GET",
-    headers: {
-      ...headers,
-      ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
-      ...(body && { "content-type": "application/json" }),
-    },
-    ...(body && { body: JSON.stringify(body) }),
-    redirect: "manual",
-    signal: AbortSignal.timeout(TIMEOUT_MS),
-  });
 }

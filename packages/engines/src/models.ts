@@ -15,7 +15,7 @@ import { learnModels, serves } from "./model-names.ts";
 import type { ModelServer } from "./model-server.ts";
 import { statusOf } from "./model-server.ts";
 import { routed } from "./routes.ts";
-import type { ModelSettings } from "./settings.ts";
+import { GPT_OSS, type ModelSettings } from "./settings.ts";
 import type { Upstream } from "./upstream.ts";
 
 export type { ModelCard } from "./model-lists.ts";
@@ -127,9 +127,6 @@ async function mayAnswer(server: ModelServer, signal: AbortSignal): Promise<bool
   if (isFresh && (health.isGone || downSince === undefined)) return !health.isGone;
   return !(await server.isGone(signal));
 }
-
-/** Matches gpt-oss in the name of a model at vLLM, or in the path or repository that it was loaded from. */
-const GPT_OSS = /gpt-?oss/i;
 
 /**
  * The engine of a model: as configured, for the model or its server; else Harmony for gpt-oss, recognised by its name

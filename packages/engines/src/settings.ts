@@ -121,3 +121,6 @@ export interface ModelSettings {
   /** Context windows in tokens, by a server's name of the model. */
   contextWindows: UpstreamConfig["contextWindows"];
 }
+
+/** Matches gpt-oss in the name of a model at vLLM, or in the path or repository that it was loaded from. */
+export const GPT_OSS = /gpt-?oss/i;
