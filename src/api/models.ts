@@ -9,17 +9,10 @@ import type { Caller } from "./transport.ts";
 type ModelCard = Awaited<ReturnType<typeof list>>[number];
 
 /** A model as `/v1/models` shows it: OpenAI's fields, and those of vLLM that the API's description has. */
-export interface ShownModel {
-  id: string;
-  object: "model";
-  /** Unix seconds. */
-  created: number;
-  owned_by: string;
-  root?: string;
-  parent?: string | null;
-  /** The context window, in tokens. */
-  max_model_len?: number | null;
-}
+export type ShownModel = Pick<
+  ModelCard,
+  "id" | "object" | "created" | "owned_by" | "root" | "parent" | "max_model_len"
+>;
 
 type Asker = Pick<Caller, "config" | "signal" | "identity">;
 

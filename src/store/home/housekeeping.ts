@@ -1,6 +1,7 @@
 import { type Config, loadConfig } from "../../config/index.ts";
 import type { Env } from "../../env.ts";
 import { objectLeaves, objectLeft, removeFiles } from "../objects/open-objects.ts";
+import { keyOf, nameOf } from "../objects/registry.ts";
 import type { LeaseSockets } from "./conversation-lock.ts";
 import { type HomeRows, KEY_LIFETIME_MS } from "./home-rows.ts";
 
@@ -186,7 +187,7 @@ export class HomeLife {
   }
 
   get #key(): string {
-    return `HOME:${this.#state.id.name}`;
+    return keyOf(nameOf("HOME", this.#state.id.name ?? ""));
   }
 
   /** Notes that a turn is about to be settled: the home is not vacant from now on. */

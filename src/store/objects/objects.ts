@@ -6,6 +6,7 @@ import { counted, ownPlace, ownsObjects } from "./ownership.ts";
 import { objectUnreachable } from "./process-state.ts";
 import {
   type ClassRow,
+  keyOf,
   type NameParts,
   OBJECTS,
   type ObjectBinding,
@@ -101,7 +102,7 @@ export class Objects<Binding extends ObjectBinding> {
     const [tenant, key]: readonly string[] = parts;
     const home: ObjectName = { binding: "HOME", tenant, key };
     const name = textOf(home);
-    return isOpen(`HOME:${name}`) || hasFile(homeFilesOf(otherWorkerOf(home), files), HOME.idFromName(name));
+    return isOpen(keyOf(home)) || hasFile(homeFilesOf(otherWorkerOf(home), files), HOME.idFromName(name));
   }
 }
 
@@ -278,7 +279,7 @@ export async function askHere(env: RawBindings, call: ObjectCall): Promise<unkno
   try {
     if (env.OPEN_FILES === undefined) return await counted(asked);
     const next = isFetch ? continuationOf(env, call, () => !ownsObjects()) : undefined;
-    const opening = { key: `${binding}:${name}`, name: object, isInner: call.isInner, call: asked, next };
+    const opening = { key: keyOf(object), name: object, isInner: call.isInner, call: asked, next };
     return await inOpenObject(env, opening);
   } catch (error) {
     if (!ownsObjects()) throw error;

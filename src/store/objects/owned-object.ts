@@ -4,7 +4,7 @@ import type { Deaths } from "./deaths.ts";
 import { withObjects } from "./objects.ts";
 import { hasPlace, type LivingObject, objectLeft, objectOpened } from "./open-objects.ts";
 import { counted, hasHandedOver, isClosing, mayRing } from "./ownership.ts";
-import { nameOf, type ObjectBinding, type ObjectName, textOf } from "./registry.ts";
+import { keyOf, nameOf, type ObjectBinding, type ObjectName } from "./registry.ts";
 import { IS_SERVED } from "./workers.ts";
 
 /** An object that a self-hosted process can pass to another one while it is in use (`hand-over.ts`). */
@@ -158,8 +158,6 @@ const isLiving = ({ instance, mayHibernate }: Life) => mayHibernate || instance.
 /** Ended instances are removed when there are this many. */
 const LEAST_LOOKED_AT = 1_024;
 let lookAt = LEAST_LOOKED_AT;
-
-const keyOf = (object: ObjectName) => `${object.binding}:${textOf(object)}`;
 
 function noteLife(instance: OwnedObject, object: ObjectName): void {
   const key = keyOf(object);

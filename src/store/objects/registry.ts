@@ -283,6 +283,9 @@ export function textOf({ binding, tenant, key }: ObjectName): string {
   return key === undefined ? (tenant ?? "") : `${tenant}:${key}`;
 }
 
+/** The class and the name of an object, as one text. */
+export const keyOf = (object: ObjectName): string => `${object.binding}:${textOf(object)}`;
+
 /** The name that such a text is. */
 export function nameOf(binding: ObjectBinding, text: string): ObjectName {
   const { scope } = OBJECTS[binding];
