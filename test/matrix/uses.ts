@@ -150,7 +150,8 @@ async function inTime<T>(work: Promise<T>): Promise<T> {
 
 /**
  * `fetch` on a new connection, so that any worker may answer. A lost connection is asked again, as OpenAI's clients do; that a reload
- * loses none is a fact of its own (hand-over.test.ts). Where processes die it also asks again after an error of the server.
+ * loses none is a fact of its own (hand-over.test.ts). Where processes die it also asks again after an error of the server, and
+ * after an answer that breaks off.
  */
 const fetchFrom =
   (server: UsedServer): typeof fetch =>
@@ -160,13 +161,20 @@ const fetchFrom =
       try {
         const answer = await fetchAnew(input, init);
         // The object's process has died, and starts again.
-        if (isLast || !server.hasDeaths || answer.status < 500) return answer;
+        if (isLast || !server.hasDeaths || answer.status < 500)
+          return await (server.hasDeaths ? whole(answer) : answer);
         await answer.body?.cancel();
       } catch (error) {
         if (isLast) throw error;
       }
     }
   };
+
+/** The same answer after all of it has come, unless it is a stream of events. Throws if it breaks off. */
+async function whole(answer: Response): Promise<Response> {
+  const isStream = answer.headers.get("content-type")?.startsWith("text/event-stream");
+  return isStream || !answer.body ? answer : new Response(await answer.arrayBuffer(), answer);
+}
 
 async function tenantAt(server: UsedServer, hook: Hooks, limits: object): Promise<Tenant> {
   const { url } = server;
