@@ -1,6 +1,6 @@
 import { collect, finish, LongWork, SliceQueue, type Steps } from "@responses-edge/bounded-io/long-work";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 
 /** A queue whose gaps end when the test says so, one at a time. */
 function heldQueue() {
@@ -75,6 +75,29 @@ describe("slices of long work", () => {
       ),
       { numRuns: 50 },
     );
+  });
+
+  it("are given also to those whose timers ring too late, so that they were taken for dropped ones", async () => {
+    const { queue, gaps, endGaps } = heldQueue();
+    const now = vi.spyOn(Date, "now").mockReturnValue(1_000_000);
+    try {
+      let given = 0;
+      for (let waiter = 0; waiter < 6; waiter += 1) void queue.next("a").then(() => (given += 1));
+      const first = gaps.shift();
+      // The others look again and again while the first one's timer does not ring, until one of them has its place.
+      for (let ms = 0; ms <= 150; ms += 50) {
+        now.mockReturnValue(1_000_000 + ms);
+        for await (const _ of endGaps(() => 0));
+      }
+      expect(given).toBe(0);
+      first?.();
+      for (let rings = 0; given < 6; rings += 1) {
+        expect(rings).toBeLessThan(100);
+        for await (const _ of endGaps(() => 0));
+      }
+    } finally {
+      now.mockRestore();
+    }
   });
 
   it("end after a number of units, and short work has none", async () => {

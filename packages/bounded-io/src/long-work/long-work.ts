@@ -49,7 +49,7 @@ export class SliceQueue {
   #slices = 0;
 
   /**
-   * `gap`: resolves when other events have used the thread, and after some milliseconds. Each waiter has its own, because a request's
+   * `gap`: resolves after some milliseconds, when other events have used the thread. Each waiter has its own, because a request's
    * timers end with it.
    */
   constructor(gap: (ms: number) => Promise<void>) {
@@ -64,12 +64,17 @@ export class SliceQueue {
       // One that has many before it looks seldom: thousands may wait.
       const before = (waiter.no - (this.#waiting.get(tenant)?.left ?? 0)) * this.#waiting.size;
       const ms = Math.max(GAP_MS, Math.min(MAX_GAP_MS, before * SLICE_MS));
-      waiter.looksAt = Date.now() + ms;
-      await this.#gap(ms);
+      // workerd counts from its event loop's last look at the clock, which was before the slice: a timer that is set now
+      // would ring at once.
+      for (const gap of ms === GAP_MS ? [0, ms] : [ms]) {
+        waiter.looksAt = Date.now() + gap;
+        await this.#gap(gap);
+      }
       waiter.passedOver = 0;
+      // It was taken for a dropped one.
       if (!this.#waiting.get(tenant)?.waiters.has(waiter)) waiter = this.#enter(tenant);
       // Between any two slices there is a gap.
-      if (slices === this.#slices && this.#isFirst(waiter)) break;
+      else if (slices === this.#slices && this.#isFirst(waiter)) break;
     }
     this.#slices += 1;
     this.#leaveFirst();
@@ -110,14 +115,7 @@ export class SliceQueue {
   }
 }
 
-const timeout = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
-
-const slices = new SliceQueue(async (ms) => {
-  // workerd counts from its event loop's last look at the clock, which was before the slice: a timer that is set now
-  // would fire at once.
-  if (ms === GAP_MS) await timeout(0);
-  await timeout(ms);
-});
+const slices = new SliceQueue((ms) => new Promise<void>((resolve) => setTimeout(resolve, ms)));
 
 /**
  * The units that a tenant may spend, beyond its share, before its short work waits for slices, too: beside others, and alone, when another
