@@ -200,7 +200,7 @@ export function initialResponse(
     conversation: conversation === undefined ? null : { id: conversation },
     instructions: request.instructions ?? null,
     output: [],
-    tools: (request.tools ?? []).map((each) => withStrictness(echoTool(each))),
+    tools: (request.tools ?? []).map((each) => (each.type === "mcp" ? echoTool(each) : withStrictness(each))),
     tool_choice: request.tool_choice ?? "auto",
     parallel_tool_calls: request.parallel_tool_calls ?? true,
     max_output_tokens: request.max_output_tokens ?? null,

@@ -253,7 +253,8 @@ export class Turn {
       this.#prompt.change({ pluginTools: calls.isOffered ? session.pluginTools : undefined });
     }
     const beginsRound = step.kind === "generate" || (step.kind === "compact" && this.#facts.compaction === "managed");
-    if (!beginsRound || !mustCall(this.#prompt.current.request.tool_choice)) return step;
+    const choice = this.#prompt.current.request.tool_choice;
+    if (!beginsRound || choice == null || !mustCall(choice)) return step;
     const fault = unfulfillable(this.#prompt.current, model.engine, { session, output: state.output });
     return fault ? { kind: "end", outcome: failed(fault) } : step;
   }

@@ -183,7 +183,7 @@ export class HomeLife {
   }
 
   get mayBeVacant(): boolean {
-    return this.#isIdle() && !this.#awaitsTurn && !this.#housekeeping.hasAlarm && this.#rows.mayBeVacant;
+    return !this.#awaitsTurn && !this.#housekeeping.hasAlarm && this.#rows.mayBeVacant && this.#isIdle();
   }
 
   get #key(): string {

@@ -116,6 +116,7 @@ export function streamsHeld(): number {
  */
 export async function released(answer: Response | Promise<Response>): Promise<Response> {
   const response = await answer;
+  if (ownership === "owns") return response;
   const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") === true;
   const isHeld = () => !ownsObjects() && (isStream || processState.holdsAnswers) && Date.now() < processState.retiresAt;
   if (!isHeld()) return response;

@@ -59,6 +59,7 @@ interface ChatChunk {
 }
 
 const NO_LOGPROBS: TokenLogprob[] = [];
+const NO_CALLS: readonly never[] = [];
 
 /** vLLM writes this for a logprob of minus infinity, which JSON cannot carry. */
 const LOGPROB_FLOOR = -9999;
@@ -177,7 +178,8 @@ export class ChunkReader implements AnswerReader {
 
   /** vLLM's counts, without reasoning that was really text (`#readDelta`). */
   #usage(reported: VllmUsage) {
-    const usage = this.#thoughts.completed(toUsage(reported));
+    const told = toUsage(reported);
+    const usage = this.#reasoned || this.#marked ? this.#thoughts.completed(told) : told;
     return this.#continues && !this.#reasoned ? { ...usage, output_tokens_details: { reasoning_tokens: 0 } } : usage;
   }
 
@@ -188,7 +190,7 @@ export class ChunkReader implements AnswerReader {
     // vLLM's reasoning parsers take the text after an open message for reasoning, unless the prompt has complete
     // reasoning: always in a whole answer, and in a stream if no earlier message has reasoning.
     if (this.#continues && reasoning !== "" && !this.#hasText) [reasoning, content] = ["", reasoning];
-    const calls = list(delta.tool_calls);
+    const calls = delta.tool_calls == null ? NO_CALLS : list(delta.tool_calls);
     if (reasoning !== "") {
       if (!this.#reasoned) this.#marked?.hasParsedThoughts(deltas, isBound);
       this.#reasoned = true;

@@ -1,11 +1,13 @@
 import type { Rules } from "@responses-edge/grammar";
 import { isJson } from "@responses-edge/responses-api/json";
-import type { ClientTool } from "@responses-edge/responses-api/tool-names";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
+import { mustCall } from "@responses-edge/responses-api/tools";
 import type { AnswerFormat } from "@responses-edge/turn/contract/answer-format";
 import type { FinishReason, ModelDelta, Prompt, PromptChange } from "@responses-edge/turn/contract/engine";
-import { callFaultOf, NO_CALL, NO_SUCH_TOOL, withholdsTools } from "../offered-tools.ts";
+import { boundRules, callFaultOf, NO_CALL, NO_SUCH_TOOL, withholdsTools } from "../offered-tools.ts";
 import { FIRST_MARKED_CALL } from "./marked-text.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
+import { promptTools } from "./request.ts";
 
 /**
  * One answer of a model that may call tools, before it is accepted. A model without a grammar may make mistakes: a call
@@ -15,20 +17,51 @@ import { asJson, type ChatMessage } from "./messages.ts";
  */
 
 export interface DraftOptions {
+  /** The server binds the arguments of strict functions to their schemas. */
+  bindsStrict: boolean;
+  /** The format of the final text, which is held back until it is known to have it. */
+  format?: AnswerFormat | undefined;
+  /** The model server was given the format, but does not enforce it on every text. */
+  wasTold?: boolean;
+}
+
+/** The calls that an answer may have. */
+interface Calls {
   /** Names of the tools that the model may call. */
   offered: ReadonlySet<string>;
   /** The client's tools among them. A hosted tool itself tells the model what is wrong with its arguments. */
   clients: ReadonlyMap<string, ClientTool>;
-  /** Names of the client's tools whose calls are shown while they are written. */
+  /**
+   * Names of the client's tools whose calls are shown while they are written: strict ones, where the server binds them, and custom
+   * ones without a grammar, whose inputs are long and may be anything.
+   */
   live: ReadonlySet<string>;
   /** The grammars of custom tools, by their names. */
   rules: ReadonlyMap<string, Rules>;
   /** A call is required: text instead of one is held back. */
   mustCall: boolean;
-  /** The format of the final text, which is held back until it is known to have it. */
-  format?: AnswerFormat | undefined;
-  /** The model server was given the format, but does not enforce it on every text. */
-  wasTold?: boolean;
+}
+
+function callsOf(prompt: Prompt, bindsStrict: boolean): Calls {
+  const { request } = prompt;
+  const clients = ClientTools.of(request.tools);
+  const named = request.tool_choice == null ? undefined : clients.named(request.tool_choice);
+  const rules = boundRules(request);
+  const callable = new Set<string>();
+  const strict = new Set<string>();
+  for (const tool of promptTools(prompt, "callable")) {
+    if (named && tool.name !== named.flatName) continue;
+    callable.add(tool.name);
+    if (bindsStrict && tool.strict === true) strict.add(tool.name);
+  }
+  const answered = new Map<string, ClientTool>();
+  const live = new Set<string>();
+  for (const client of named ? [named] : clients.offered(request.tool_choice)) {
+    const { flatName, tool } = client;
+    answered.set(flatName, client);
+    if ((tool.type === "custom" && !rules.has(flatName)) || strict.has(flatName)) live.add(flatName);
+  }
+  return { offered: callable, mustCall: mustCall(request.tool_choice), clients: answered, live, rules };
 }
 
 interface DraftCall {
@@ -52,7 +85,7 @@ interface DraftCall {
 
 export class Draft {
   readonly #prompt: Prompt;
-  readonly #options: DraftOptions;
+  readonly #options: DraftOptions & Calls;
   readonly #calls = new Map<number, DraftCall>();
   #newest: DraftCall | undefined;
   /** A call has come that the model may make. */
@@ -68,7 +101,7 @@ export class Draft {
 
   constructor(prompt: Prompt, options: DraftOptions) {
     this.#prompt = prompt;
-    this.#options = options;
+    this.#options = { ...options, ...callsOf(prompt, options.bindsStrict) };
   }
 
   /** Takes the deltas of one read. Gives those that are valid whatever follows. */

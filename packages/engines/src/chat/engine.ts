@@ -36,7 +36,6 @@ import {
 import { deliveryOf, streamedAnswer } from "../vllm-stream.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
-import { callsOf } from "./draft-calls.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
 import type { MarkupSeen } from "./marked-text.ts";
 import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
@@ -73,7 +72,7 @@ export class ChatEngine implements Engine {
   accept(request: CreateRequest): CreateRequest {
     const { text, structured_outputs: outputs, tools, input } = request;
     // The formats of a hosted tool are those of its server, and are checked when they are listed.
-    const hasClientTools = ClientTools.of(tools).all.length > 0;
+    const hasClientTools = tools != null && ClientTools.of(tools).all.length > 0;
     if (text?.format || outputs || hasClientTools || Array.isArray(input)) refuseBadFormats(request);
     if (request.previous_input_messages == null) return request;
     throw invalidRequest(
@@ -89,7 +88,7 @@ export class ChatEngine implements Engine {
 
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const { text, structured_outputs: outputs, tools } = prompt.request;
-    const hasClientTools = ClientTools.of(tools).all.length > 0;
+    const hasClientTools = tools != null && ClientTools.of(tools).all.length > 0;
     if ((text?.format != null || outputs != null || hasClientTools) && isBoundByClient(prompt)) {
       return generateWithClientFaults(prompt, signal, (given) => {
         if (given.freeInputs && !prompt.freeInputs && strictByDefault(prompt).size > 0) {
@@ -153,14 +152,15 @@ export class ChatEngine implements Engine {
    */
   async *#judged(
     prompt: Prompt,
-    text: Pick<DraftOptions, "format" | "wasTold">,
+    text: Omit<DraftOptions, "bindsStrict">,
     dialect: Dialect,
     answer: AsyncIterable<ModelDelta[]>,
   ): AsyncGenerator<ModelDelta[]> {
-    const ignoresStrict = isBelieved(PARSER_FACTS.get(this.#upstream.server.baseUrl)?.ignoredStrictAt);
+    const facts = PARSER_FACTS.get(this.#upstream.server.baseUrl);
+    const ignoresStrict = facts !== undefined && isBelieved(facts.ignoredStrictAt);
     // An answer that comes whole is not shown in part.
     const bindsStrict = dialect.bindsFormat && dialect.choice !== "none" && !ignoresStrict && !prompt.isUnwatched;
-    const draft = new Draft(prompt, { ...callsOf(prompt, bindsStrict), ...text });
+    const draft = new Draft(prompt, { bindsStrict, ...text });
     try {
       for await (const deltas of answer) {
         const shown = draft.read(deltas);
