@@ -102,6 +102,51 @@ describe.each(WAYS)("%s", (_, ask) => {
   });
 
   it.each([
+    ["Hermes", marked()],
+    ["Llama", `<|python_tag|>{"name": "get_weather", "parameters": ${right}}`],
+    ["Mistral", `[TOOL_CALLS][{"name": "get_weather", "arguments": ${right}}]`],
+    [
+      "Qwen3-Coder",
+      `I look.\n<tool_call>\n<function=get_weather>\n<parameter=city>Rome</parameter>\n</function>\n</tool_call>`,
+    ],
+  ])(
+    "a call that the model makes again and again, although it may not, is neither a call nor text (%s)",
+    async (_family, said) => {
+      const other = { ...weather, name: "get_time" };
+      const allowed = { type: "allowed_tools", mode: "auto", tools: [{ type: "function", name: "get_time" }] };
+      for (const [tools, tool_choice] of [
+        [[weather], "none"],
+        [[weather, other], allowed],
+      ]) {
+        gateway.replies(saying(said));
+        const response = await ask({ tools, tool_choice });
+        const { output = [], error } = response;
+        expect(error?.message).toMatch(/get_weather|'tool_choice': a call is in its text/);
+        expect(output.filter(({ type }) => type === "function_call")).toEqual([]);
+        expect(textOf({ ...response, output }).join("")).not.toMatch(/python_tag|TOOL_CALLS|tool_call/);
+        expect(gateway.asked.length).toBeGreaterThan(1);
+      }
+    },
+  );
+
+  it("what only looks like a call, in bare JSON, is an answer of a model that sees no tools", async () => {
+    const said = `{"name": "get_weather", "parameters": ${right}}`;
+    gateway.replies(saying(said));
+    const response = await ask({ tools: [weather], tool_choice: "none" });
+    expect(response.status).toBe("completed");
+    expect(textOf(response)).toEqual([said]);
+  });
+
+  it("a call in a text that has log probabilities fails the response", async () => {
+    const said = `[TOOL_CALLS][{"name": "get_weather", "arguments": ${right}}]`;
+    const logprobs = { content: [{ token: said, logprob: -0.1, bytes: null, top_logprobs: [] }] };
+    const whole = { id: "1", model: MODEL, choices: [{ index: 0, delta: { content: said }, logprobs }] };
+    gateway.replies(stream([whole], "stop"));
+    const fields = { tools: [weather], include: ["message.output_text.logprobs"] };
+    expect(JSON.stringify(await ask(fields))).toMatch(/'include': a call is in its text/);
+  });
+
+  it.each([
     "Use the <think> tag, and close it with </think> again.",
     `A call looks like this:\n\`\`\`\n${marked()}\n\`\`\`\nIs that clear?`,
     "Use <tool_call> tags to call get_weather.",

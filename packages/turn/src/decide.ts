@@ -203,7 +203,7 @@ export function failed(error: ApiError): Outcome {
  */
 export function disregarded(
   { tool_choice: choice }: CreateRequest,
-  { request, pluginTools }: Pick<Prompt, "request" | "pluginTools">,
+  { request }: Pick<Prompt, "request">,
   state: TurnState,
 ): string | undefined {
   const hasTools = request.tools != null || state.output.some(isClientCall);
@@ -211,7 +211,7 @@ export function disregarded(
   const wantsLogprobs = request.include?.includes("message.output_text.logprobs");
   if (!hasTools && !mayBind && !wantsLogprobs) return undefined;
   const final = finalText(roundItems(state));
-  const fault = hasTools ? disregardedTools(choice, { request, pluginTools }, state, final?.text) : undefined;
+  const fault = hasTools ? disregardedTools(choice, request, state) : undefined;
   if (fault !== undefined || !final) return fault;
   const { text, hasLogprobs } = final;
   const format = mayBind ? answerFormat(request) : undefined;
@@ -219,12 +219,11 @@ export function disregarded(
   return wantsLogprobs && text !== "" && !hasLogprobs ? "'include': it has no log probabilities" : undefined;
 }
 
-/** The same for the calls of a turn, and for a final text that is an unparsed call. */
+/** The same for the calls of a turn. */
 function disregardedTools(
   choice: CreateRequest["tool_choice"],
-  { request, pluginTools }: Pick<Prompt, "request" | "pluginTools">,
+  request: CreateRequest,
   state: TurnState,
-  text: string | undefined,
 ): string | undefined {
   const tools = ClientTools.of(request.tools);
   let called = false;
@@ -239,19 +238,11 @@ function disregardedTools(
       called ||= !named || tool === named;
     } else called ||= !named && (isServerCall(item) || item.type === "mcp_approval_request");
   }
-  const plugins = pluginTools?.functions ?? [];
   if (mustCall(choice) && !called) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;
   }
-  const [, unread = ""] = UNREAD_CALL.exec(text ?? "") ?? [];
-  if (unread !== "" && (tools.get(unread) || plugins.some(({ name }) => name === unread))) {
-    return `'tools': its call of '${unread}' is text, because the model server parses no calls`;
-  }
   return undefined;
 }
-
-/** A call as Hermes, Qwen and the models trained like them write it; the group is the tool's name. */
-const UNREAD_CALL = /^\s*<tool_call>\s*(?:\{\s*"name"\s*:\s*"|<function=)([\w.-]+)/;
 
 /** The final text of a round; undefined if the round ends in a refusal, or in a call for the client. */
 function finalText(items: readonly OutputItem[]): { text: string; hasLogprobs: boolean } | undefined {

@@ -1,6 +1,5 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
-import type { Prompt } from "@responses-edge/turn/contract/engine";
 import { disregarded } from "@responses-edge/turn/decide";
 import { newTurnState } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
@@ -28,8 +27,7 @@ const json = { text: { format } };
 
 function verdict(given: object, ...output: OutputItem[]): string | undefined {
   const request = { model: "m", input: "?", ...given } as CreateRequest;
-  const prompt = { request, pluginTools: undefined } as Pick<Prompt, "request" | "pluginTools">;
-  return disregarded(request, prompt, { ...newTurnState(), output });
+  return disregarded(request, { request }, { ...newTurnState(), output });
 }
 
 describe("fulfils its request", () => {
@@ -44,8 +42,6 @@ describe("fulfils its request", () => {
     ["a text of its schema", json, [message('{"x":1}')]],
     ["a text of its schema after a word before it", json, [message("Let me see.", "commentary"), message('{"x":1}')]],
     ["a refusal where a schema is asked for", json, [refusal]],
-    ["a text about a call", { tools }, [message('I would say <tool_call>{"name": "a"}</tool_call>.')]],
-    ["a text that is a call of no tool", { tools }, [message('<tool_call>{"name": "c"}</tool_call>')]],
     ["no text where log probabilities are asked for", { include: ["message.output_text.logprobs"] }, [message("")]],
     ["a call where a schema is asked for", { ...json, tools }, [call("a")]],
     ["an object", { text: { format: { type: "json_object" } } }, [message("{}")]],
@@ -63,24 +59,6 @@ describe("does not match", () => {
     ["a named choice: another call", named, [call("b")], "'tool_choice': it does not call the tool 'a'"],
     ["a named choice: a call that was cut off", named, [call("a", "incomplete")], "'tool_choice'"],
     ["a required choice: a text", required, [message("Hello")], "'tool_choice': it does not call a tool"],
-    [
-      "its tools: a call that nobody has read",
-      { tools },
-      [message('\n<tool_call>\n{"name": "a", "arguments": {}}\n</tool_call>')],
-      "'tools': its call of 'a' is text",
-    ],
-    [
-      "its tools: one in XML",
-      { tools },
-      [message("<tool_call>\n<function=b>\n</function>\n</tool_call>")],
-      "'tools': its call of 'b' is text",
-    ],
-    [
-      "its tools: a call as text where nothing may be called",
-      { tools, tool_choice: "none" },
-      [message('<tool_call>{"name": "a"}')],
-      "'tools': its call of 'a' is text",
-    ],
     [
       "what is to be included",
       { include: ["message.output_text.logprobs"] },
@@ -112,5 +90,5 @@ it("is the last text that must match a format: a repeated text is not checked", 
   const request = { model: "m", input: "?", ...json } as unknown as CreateRequest;
   const output = [{ ...message("Hello"), id: "old" }, message('{"x":1}')] as OutputItem[];
   const state = { ...newTurnState(), output, superseded: new Set(["old"]) };
-  expect(disregarded(request, { request, pluginTools: undefined }, state)).toBeUndefined();
+  expect(disregarded(request, { request }, state)).toBeUndefined();
 });

@@ -89,6 +89,7 @@ export function choices(subject: () => Subject): void {
       it("none: the text of a call is no call", async () => {
         const response = await responseOf(subject(), way, { calls: [PARIS] }, { tools, tool_choice: "none", ...LIMIT });
         expect(callsOf(response)).toEqual([]);
+        expect(messageTextOf(response)).not.toContain("<tool_call>");
       });
 
       it("none: an answer is the answer", async () => {

@@ -207,8 +207,8 @@ export class ChunkReader implements AnswerReader {
           if (this.#reasoned) this.#marked.hasParsedThoughts(deltas, isBound);
         }
       }
-      if (this.#marked) this.#marked.push(content, deltas, isBound);
-      else {
+      this.#marked?.push(content, deltas, isBound);
+      if (!this.#marked || this.#markup?.leavesText) {
         const logprobs = this.#logprobs?.take(content, calls.length === 0) ?? NO_LOGPROBS;
         this.#said += content;
         this.#text.push(content, logprobs, deltas, isBound);

@@ -38,7 +38,15 @@ import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
 import type { MarkupSeen } from "./marked-text.ts";
-import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
+import {
+  type Asking,
+  isContinued,
+  isJoined,
+  knownTools,
+  promptTools,
+  toChatRequest,
+  toCountRequest,
+} from "./request.ts";
 import { continuesAfter, resumptionAfter } from "./resumption.ts";
 
 /** Error texts of chat templates that want every system message at the beginning, or do not know the role later. */
@@ -126,7 +134,8 @@ export class ChatEngine implements Engine {
       if (mayCallInVain && !isBound) {
         return this.#judged(prompt, {}, dialect, await this.#answer(prompt, { bindsFormat: true }, signal));
       }
-      const answer = await this.#answer(prompt, { bindsFormat: true, finalText: true }, signal);
+      const asking = { bindsFormat: true, finalText: true, mayHaveCalls: !isBound };
+      const answer = await this.#answer(prompt, asking, signal);
       return format && !dialect.bindsFormat ? this.#judged(prompt, { format, wasTold: true }, dialect, answer) : answer;
     }
     const input = prompt.request.tool_choice == null ? undefined : forcedInput(prompt, dialect);
@@ -207,7 +216,7 @@ export class ChatEngine implements Engine {
       if (laterSystemMessages === "at_beginning" || !isOfPlacement(error)) throw error;
       return this.#answer(prompt, asking, signal, "at_beginning");
     }
-    const { inputGrammar, finalText } = asking;
+    const { inputGrammar, finalText, mayHaveCalls } = asking;
     const continues = isContinued(prompt);
     const hasLogprobs = request.include?.includes("message.output_text.logprobs");
     const reader = new ChunkReader({
@@ -219,12 +228,15 @@ export class ChatEngine implements Engine {
       request,
       // Log probabilities are those of the whole text.
       markup:
-        hasLogprobs || inputGrammar !== undefined
+        inputGrammar !== undefined
           ? undefined
           : {
-              tools: () => (finalText ? [] : promptTools(prompt)),
+              tools: () => (finalText && !mayHaveCalls ? [] : knownTools(prompt)),
+              refusesCalls: finalText === true,
               continues,
-              beginsInThought: !continues && effort !== "none" && facts?.beginInThought.has(model) === true,
+              leavesText: hasLogprobs === true,
+              beginsInThought:
+                !continues && !hasLogprobs && effort !== "none" && facts?.beginInThought.has(model) === true,
               onSeen: (seen) => this.#seeMarkup(seen, model),
             },
     });

@@ -17,6 +17,10 @@ export interface MarkupSeen {
 export interface MarkupUse {
   /** The tools whose calls are to be found. */
   tools(): readonly FunctionTool[];
+  /** The model sees no tools, and may call none: a call in the text is a fault, and bare JSON is an answer. */
+  refusesCalls: boolean;
+  /** The text stays as it came, because its log probabilities are those of all of it. A call in it is a fault. */
+  leavesText: boolean;
   /** Earlier answers of the model ended thoughts that they had not begun. */
   beginsInThought: boolean;
   /** The answer continues a text. */
@@ -39,6 +43,9 @@ export const FIRST_MARKED_CALL = 1_000_000;
 const THOUGHT_IN_TEXT =
   "'reasoning': its reasoning is in its text, because the model server runs without a parser of reasoning";
 const CALL_IN_TEXT = "'tools': a call in its text cannot be read, and the model server runs without a parser of calls";
+const CALL_REFUSED = "'tool_choice': a call is in its text, and it may call no tool";
+const CALL_LEFT_IN_TEXT =
+  "'include': a call is in its text, whose log probabilities it has, because the model server runs without a parser of calls";
 
 export class MarkedText {
   readonly #use: MarkupUse;
@@ -52,7 +59,7 @@ export class MarkedText {
     this.#thoughts = thoughts;
     this.#use = use;
     const tools = new Map(use.tools().map(({ name, parameters }) => [name, parameters]));
-    this.#reader = new MarkupReader({ ...use, tools }, said);
+    this.#reader = new MarkupReader({ ...use, tools, hasBareCalls: !use.refusesCalls }, said);
     this.#text = text;
   }
 
@@ -75,13 +82,20 @@ export class MarkedText {
     if (found.thoughts || found.calls || unread) {
       this.#use.onSeen({ ...found, endsThought: unread === "thought" || reader.endedThought });
     }
+    const { refusesCalls, leavesText } = this.#use;
+    if (this.#calls > 0 && (refusesCalls || leavesText)) {
+      deltas.push({ kind: "unread", why: refusesCalls ? CALL_REFUSED : CALL_LEFT_IN_TEXT });
+    }
+    if (leavesText) return;
     if (unread === "thought") deltas.push({ kind: "unread", why: THOUGHT_IN_TEXT });
     if (unread === "call" && this.#calls === 0) deltas.push({ kind: "unread", why: CALL_IN_TEXT });
   }
 
   #deliver(pieces: readonly Piece[], deltas: ModelDelta[], isBound: boolean): void {
+    const { refusesCalls, leavesText } = this.#use;
     for (const piece of pieces) {
-      if (piece.kind === "text") this.#text.push(piece.text, [], deltas, isBound);
+      if (leavesText || (refusesCalls && piece.kind === "call")) this.#calls += piece.kind === "call" ? 1 : 0;
+      else if (piece.kind === "text") this.#text.push(piece.text, [], deltas, isBound);
       else if (piece.kind === "thought") {
         this.#text.interrupt("thought", deltas);
         this.#thoughts.add(piece.text);

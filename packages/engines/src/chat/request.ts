@@ -33,6 +33,8 @@ export interface Asking {
   bindsFormat: boolean;
   /** No more calls: the final text. */
   finalText?: boolean;
+  /** A final text that no grammar binds: the model may write calls into it all the same. */
+  mayHaveCalls?: boolean;
   /** Functions that are strict by default are sent as strict ones. */
   bindsByDefault?: boolean;
   /** False for a server that runs without a parser of calls: it leaves them in the text. */
@@ -49,6 +51,11 @@ export function promptTools(prompt: Prompt, which: "shown" | "callable" = "shown
   const isFree = prompt.freeInputs || rules.size === 0;
   const tools = isFree ? functions : functions.map((tool) => withPattern(tool, rules.get(tool.name)));
   return [...tools, ...plugins.builtinFunctions];
+}
+
+/** All tools of the request: its model may know the names of those that are not in the prompt (`Prompt.onlyOffered`). */
+export function knownTools(prompt: Prompt): FunctionTool[] {
+  return promptTools(prompt.onlyOffered ? { ...prompt, onlyOffered: false } : prompt);
 }
 
 /** The function that represents a custom tool. It is strict if a pattern in its schema expresses the tool's grammar. */

@@ -36,6 +36,8 @@ export type Unread = "thought" | "call";
 export interface MarkupOptions {
   /** The tools whose calls are to be found; none if the model may not call any. */
   tools: MarkedTools;
+  /** An answer that is nothing but calls may have them without a mark. True if absent. */
+  hasBareCalls?: boolean;
   /** The model's template begins its thought in the prompt: the answer may begin within it. */
   beginsInThought: boolean;
   /** The answer continues a text: nothing is at its beginning, and the text before may have begun a thought. */
@@ -75,6 +77,7 @@ const TEXT: Mode = { kind: "text" };
 
 export class MarkupReader {
   readonly #tools: MarkedTools;
+  readonly #hasBareCalls: boolean;
   #mode: Mode = TEXT;
   #held = "";
   /** Up to here, what is held has been searched without success. */
@@ -97,8 +100,9 @@ export class MarkupReader {
   #hasThoughts: boolean;
 
   /** `before` is the text of the answer so far. */
-  constructor({ tools, beginsInThought, continues = false }: MarkupOptions, before = "") {
+  constructor({ tools, hasBareCalls = true, beginsInThought, continues = false }: MarkupOptions, before = "") {
     this.#tools = tools;
+    this.#hasBareCalls = hasBareCalls;
     this.#place.add(before);
     this.#hasWords = continues || before.trim() !== "";
     this.#hasThoughts = !continues;
@@ -157,7 +161,8 @@ export class MarkupReader {
 
   #readText(out: Piece[], isEnd: boolean): boolean {
     if (this.#failed >= MAX_FAILED) return this.#give("text", this.#held.length, out);
-    const bare = this.#hasWords || this.#failed > 0 ? "none" : bareBeginning(this.#held, this.#tools);
+    const mayBeBare = this.#hasBareCalls && !this.#hasWords && this.#failed === 0;
+    const bare = mayBeBare ? bareBeginning(this.#held, this.#tools) : "none";
     if (bare === "possible" && !isEnd) return false;
     if (bare === "certain") {
       this.#mode = { kind: "bare_calls" };
