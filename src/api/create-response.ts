@@ -149,7 +149,8 @@ async function runForeground<Sink extends ClientSink>(
   // The turn outlives this function.
   const owned = scope.move();
   const server = () => modelAccess.upstream.server.config.name;
-  foregroundTurns.set(id, { tenant: spec.tenant, model: spec.model.name, createdAt, server, abort });
+  const isStored = request.store !== false;
+  foregroundTurns.set(id, { tenant: spec.tenant, model: spec.model.name, createdAt, isStored, server, abort });
   const ended = running.then((result) => {
     owned.end(result);
     foregroundTurns.delete(id);

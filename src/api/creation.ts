@@ -27,6 +27,7 @@ import { insufficientStorage, processState } from "../store/objects/process-stat
 import type { SaidTurn } from "../telemetry/content-log.ts";
 import { readInputFiles } from "./input-files.ts";
 import { type AdmissionKind, admit, checkShare } from "./limit-reservation.ts";
+import { withLiveTurn } from "./live-turns.ts";
 import { checkModeration } from "./moderations.ts";
 import { allowedModel, checkCap, checkUnstored, notOpen, priorityOf } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
@@ -294,11 +295,14 @@ export async function prepareTurn(
   const files = creation.isText
     ? { items: sent, length: 0 }
     : await readInputFiles(caller, sent, { field: "input", signal: abort.signal, hold });
-  const [model, read, joined] = await Promise.all([
+  const reads = [
     modelAccess.resolve(request.model, abort.signal),
     caller.past.past(files.items, previous),
     conversation,
-  ]);
+  ] as const;
+  const [model, read, joined] = await Promise.all(reads).catch(async (error: unknown) => {
+    throw await withLiveTurn(error, previous, tenant);
+  });
   const work = new LongWork(tenant);
   // Pays for the turn, and for looking at all items, which follows.
   await work.spend(UNITS_PER_TURN + read.input.length * UNITS_PER_ITEM);

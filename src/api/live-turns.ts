@@ -1,13 +1,16 @@
-import { ApiError } from "@responses-edge/responses-api/errors";
+import { ApiError, previousResponseNotFound } from "@responses-edge/responses-api/errors";
+import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { askOthers, type OtherWorker } from "../store/objects/workers.ts";
 
-/** The foreground turns of this process, for the operator: never their content. */
+/** The foreground turns of this process, for the operator and for requests that continue them: never their content. */
 
 interface LiveTurn {
   tenant: string;
   model: string;
   /** Unix milliseconds. */
   createdAt: number;
+  /** The response will be stored when it has ended. */
+  isStored: boolean;
   /** The name of its model server. */
   server: () => string;
   abort: AbortController;
@@ -24,7 +27,7 @@ export interface TurnQuery {
 }
 
 /** A turn of this process, as other workers are told of it. */
-export interface TurnFacts extends Pick<LiveTurn, "tenant" | "model" | "createdAt"> {
+export interface TurnFacts extends Pick<LiveTurn, "tenant" | "model" | "createdAt" | "isStored"> {
   id: string;
   server: string;
 }
@@ -33,7 +36,7 @@ export interface TurnFacts extends Pick<LiveTurn, "tenant" | "model" | "createdA
 export function liveTurns({ tenant, after = "", id: only }: TurnQuery): TurnFacts[] {
   return [...foregroundTurns]
     .filter(([id, turn]) => id > after && id === (only ?? id) && turn.tenant === (tenant ?? turn.tenant))
-    .map(([id, { tenant, model, createdAt, server }]) => ({ id, tenant, model, createdAt, server: server() }));
+    .map(([id, { abort: _, server, ...facts }]) => ({ id, ...facts, server: server() }));
 }
 
 /** Another worker, whose turns the operator asks for. */
@@ -46,6 +49,17 @@ interface OtherTurns extends OtherWorker {
 export async function allLiveTurns(query: TurnQuery): Promise<TurnFacts[]> {
   const others = await askOthers((worker: OtherTurns) => worker.turns(query));
   return [...liveTurns(query), ...others.flat()];
+}
+
+/**
+ * The error of a request that continues `previous`: if that is not stored yet, because a foreground turn of this machine
+ * is still making it, the 400 says so. Any other error stays as it is.
+ */
+export async function withLiveTurn(error: unknown, previous: TurnAddress | null, tenant: string): Promise<unknown> {
+  if (!previous || !(error instanceof ApiError) || error.code !== "previous_response_not_found") return error;
+  const id = responseId(previous);
+  const turns = await allLiveTurns({ id, tenant });
+  return turns.some(({ isStored }) => isStored) ? previousResponseNotFound(id, "in_progress") : error;
 }
 
 const CODE = "cancelled_by_operator";

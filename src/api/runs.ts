@@ -22,6 +22,7 @@ import type { Stub } from "../store/objects/objects.ts";
 import { homeUrl, maxOutputLength, refused, unwrap } from "../store/objects/rpc.ts";
 import { type Creation, inQueue } from "./creation.ts";
 import { readInputFiles } from "./input-files.ts";
+import { withLiveTurn } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { createdResponse } from "./responses.ts";
 import type { Caller, Created } from "./transport.ts";
@@ -85,7 +86,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   try {
     return unwrap(await inQueue(creation, ticket, start));
   } catch (error) {
-    const fault = homes.notTaken(address.home, error);
+    const fault = await withLiveTurn(homes.notTaken(address.home, error), creation.previous, tenant);
     // The home refuses a run with an ApiError. After any other error the run may have begun.
     if (fault instanceof ApiError) handedOver.end();
     throw fault;

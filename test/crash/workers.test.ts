@@ -110,6 +110,23 @@ describe("workers", () => {
     await eventually(() => served.output().split("The previous process has ended.").length - 1 === WORKERS);
   });
 
+  it("know of each other's streams in progress: such a response cannot be continued yet, which each says", async () => {
+    const fields = { model: "simulator?tps=50&words=2000", input: "Go on.", stream: true };
+    const headers = { "content-type": "application/json" };
+    const stream = await fetchAnew(`${served.url}/v1/responses`, {
+      method: "POST",
+      headers,
+      body: JSON.stringify(fields),
+    });
+    const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader();
+    const [, id = ""] = /"id":"(resp_\w+)"/.exec((await reader?.read())?.value ?? "") ?? [];
+    for (let number = 0; number < 4 * WORKERS; number += 1) {
+      const next = { input: "And then?", previous_response_id: id, background: number % 2 === 0 };
+      await expect(createAt(served, next)).rejects.toThrow(`'${id}' is still in progress.`);
+    }
+    await reader?.cancel();
+  });
+
   it("answer each Idempotency-Key once, whichever of them has its object", async () => {
     const keyed = (_: unknown, number: number) =>
       ask<Told>(

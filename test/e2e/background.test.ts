@@ -392,6 +392,26 @@ describe("the history of a background response", () => {
     await cancel(id);
   });
 
+  it("cannot be that of a stream that is still in progress, which the 400 says", async () => {
+    const { responses } = gateway.openai;
+    const fields = { model: own("simulator?tps=50&words=1000"), input: "Go on.", stream: true } as const;
+    for (const store of [true, false]) {
+      const stream = await responses.create({ ...fields, store });
+      for await (const event of stream) {
+        if (event.type !== "response.created") continue;
+        const body = { model: "simulator", previous_response_id: event.response.id, input: "And then?" };
+        const code = "previous_response_not_found";
+        const message = expect.stringContaining(store ? "' is still in progress." : "' not found.");
+        const refused = { status: 400, code, param: "previous_response_id", message };
+        await expect(responses.create(body)).rejects.toMatchObject(refused);
+        await expect(begin(body)).rejects.toMatchObject(refused);
+        await expect(responses.inputTokens.count(body)).rejects.toMatchObject(refused);
+        await expect(responses.compact(body)).rejects.toMatchObject(refused);
+        break;
+      }
+    }
+  });
+
   it("may be that of a cancelled response, with its partial output", async () => {
     const { id } = await beginTalking(own("simulator?tps=50&words=1000"));
     const { output_text } = await cancel(id);
