@@ -117,8 +117,8 @@ export class Turn {
    * Throws ApiError as the engine does, and the signal's reason when aborted.
    */
   async start(): Promise<void> {
-    if (this.refusal) throw this.refusal;
     const { kind } = this.#step;
+    if (kind === "end" && this.refusal) throw this.refusal;
     if (kind !== "compact" && kind !== "generate") return;
     this.#begun = this.#beginRound(kind);
     const round = await this.#begun;
@@ -130,8 +130,7 @@ export class Turn {
     const { asked, model, host } = this.#options;
     if (asked.request.enable_response_messages) {
       try {
-        // An engine that would have to ask the model server is aborted at once. The queued response does not show
-        // hosted tools.
+        // An engine that would have to ask the model server is aborted at once. No hosted tools are shown.
         const prompt = { ...this.#prompt.current, pluginTools: undefined };
         const messages = model.engine.inputMessages(prompt, AbortSignal.abort());
         if (!Array.isArray(messages)) messages.catch(() => {});
