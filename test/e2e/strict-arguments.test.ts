@@ -55,6 +55,29 @@ describe("a call whose arguments are outside of their schema", () => {
     }
   });
 
+  it.each<[keyword: string, schema: object, wrong: unknown, right: unknown, why: string]>([
+    ["pattern", { pattern: "^[A-Z]{3}$" }, "rome", "ROM", "'city' does not match the pattern"],
+    ["format", { format: "uuid" }, "rome", "123e4567-e89b-12d3-a456-426614174000", `'city' is no "uuid"`],
+    ["not", { not: { const: "" } }, "", "Rome", "'city' matches the schema of 'not'"],
+    ["multipleOf", { multipleOf: 5 }, 7, 10, "'city' violates 'multipleOf' (5)"],
+    ["uniqueItems", { uniqueItems: true }, [1, 1], [1, 2], "'city' violates 'uniqueItems'"],
+    ["contains", { contains: { type: "string" } }, [1], ["a"], "'city' violates 'contains'"],
+    ["dependentRequired", { dependentRequired: { a: ["b"] } }, { a: 1 }, { a: 1, b: 1 }, "'city' has no 'b'"],
+    ["propertyNames", { propertyNames: { maxLength: 1 } }, { ab: 1 }, { a: 1 }, "'city' has the name 'ab'"],
+  ])("%s is compared as other keywords are", async (_keyword, schema, wrong, given, why) => {
+    const tool = { ...weather, parameters: { type: "object", properties: { city: schema } } };
+    const json = JSON.stringify({ city: given });
+    gateway.replies(calling(JSON.stringify({ city: wrong })), calling(json));
+    expect((await asked({ tools: [tool] })).output).toMatchObject([{ arguments: json, status: "completed" }]);
+    expect(gateway.asked[1]?.messages.at(-1)).toMatchObject({ role: "tool", content: expect.stringContaining(why) });
+  });
+
+  it("is found in bounded time, whatever its pattern", async () => {
+    const tool = { ...weather, parameters: { type: "object", properties: { city: { pattern: "^(a+)+$" } } } };
+    gateway.replies(calling(JSON.stringify({ city: `${"a".repeat(1_000)}!` })), calling('{"city":"a"}'));
+    expect((await asked({ tools: [tool] })).output).toMatchObject([{ arguments: '{"city":"a"}' }]);
+  });
+
   it("fails by name when the model makes no other", async () => {
     gateway.replies(calling('{"city":5}'));
     const answer = await gateway.post({ model: MODEL, input: "Weather?", tools: [weather] });

@@ -4,6 +4,7 @@ export * from "./expansion.ts";
 export * from "./expression.ts";
 export * from "./faults.ts";
 export * from "./grammar.ts";
+export * from "./json-pattern.ts";
 export * from "./lark.ts";
 export type { Rules } from "./lark-rules.ts";
 export * from "./lark-tokens.ts";

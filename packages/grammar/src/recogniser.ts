@@ -123,6 +123,7 @@ function networkOf(rules: Rules): Network | undefined {
 
 export class Recogniser {
   readonly #network: Network | undefined;
+  readonly #maxSteps: number;
   readonly #first: Place;
   #place: Place;
   #steps = 0;
@@ -132,7 +133,9 @@ export class Recogniser {
   #half = "";
   #read = 0;
 
-  constructor(rules: Rules) {
+  /** Reads with at most so many steps. */
+  constructor(rules: Rules, maxSteps = MAX_STEPS) {
+    this.#maxSteps = maxSteps;
     this.#network = networkOf(rules);
     this.#first = newPlace(0);
     this.#place = this.#first;
@@ -148,7 +151,7 @@ export class Recogniser {
     this.#half = last >= 0xd800 && last < 0xdc00 ? all.slice(-1) : "";
     if (this.#half !== "") all = all.slice(0, -1);
     for (const character of all) {
-      if (this.#isUnread) return true;
+      if (this.isUnread) return true;
       if (!this.#step(character.codePointAt(0) ?? 0)) {
         this.#isBroken = true;
         return false;
@@ -160,7 +163,7 @@ export class Recogniser {
 
   /** Tells whether the text so far is a complete text of the grammar. */
   get accepts(): boolean {
-    return this.#isUnread || (!this.#isBroken && this.#accepts && this.#half === "");
+    return this.isUnread || (!this.#isBroken && this.#accepts && this.#half === "");
   }
 
   /** The length of the text's beginning that may begin a text of the grammar, in UTF-16 units. */
@@ -168,13 +171,19 @@ export class Recogniser {
     return this.#read;
   }
 
+  /** The number of its states: making them is work, too. */
+  get size(): number {
+    return this.#network?.states.length ?? MAX_STATES;
+  }
+
   /** Steps taken so far. */
   get steps(): number {
     return this.#steps;
   }
 
-  get #isUnread(): boolean {
-    return this.#network === undefined || this.#steps > MAX_STEPS;
+  /** The grammar or the text is too large: nothing is known. */
+  get isUnread(): boolean {
+    return this.#network === undefined || this.#steps > this.#maxSteps;
   }
 
   #step(code: number): boolean {
@@ -197,7 +206,7 @@ export class Recogniser {
     for (let entry = agenda.pop(); entry; entry = agenda.pop()) {
       // A step to an already entered state is work, too.
       this.#steps += 1;
-      if (this.#isUnread) return;
+      if (this.isUnread) return;
       const { state: at, origin } = entry;
       const key = at + origin.index * MAX_STATES;
       if (seen.has(key)) continue;

@@ -1,6 +1,12 @@
+import { Recogniser, rulesOfPattern } from "@responses-edge/grammar";
+import { mayBeOfFormat } from "./schema-formats.ts";
+import { isMultiple, isObject, isOfType } from "./schema-values.ts";
+import { faultOf, pathOf, shown } from "./schema-words.ts";
+
 /**
- * Checks JSON text against a schema. Some results stay unknown: an unknown keyword (a pattern of the client's would run
- * on this server), or too much work.
+ * Checks JSON text against a schema. Some results stay unknown: an unknown keyword or format, a pattern with
+ * look-arounds and the like, or too much work. A pattern of the client's is never run as a `RegExp`, which may take
+ * exponential time.
  */
 
 type Schema = Record<string, unknown>;
@@ -9,7 +15,13 @@ type Schema = Record<string, unknown>;
 const MAX_STEPS = 200_000;
 const MAX_DEPTH = 200;
 
-/** Keywords that cannot be violated. */
+/** So many steps of reading a text with a pattern are one step here. */
+const STEPS_OF_PATTERNS = 2;
+
+/** Characters that `.` or `\s` of ECMAScript's expressions, and those of `rulesOfPattern`, treat differently. */
+const AMBIGUOUS = /[\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]/;
+
+/** Keywords that cannot be violated, or not by themselves (`minContains`, `then`). */
 const ANNOTATIONS = new Set([
   "$comment",
   "$defs",
@@ -19,8 +31,12 @@ const ANNOTATIONS = new Set([
   "definitions",
   "deprecated",
   "description",
+  "else",
   "examples",
+  "maxContains",
+  "minContains",
   "readOnly",
+  "then",
   "title",
   "writeOnly",
 ]);
@@ -66,17 +82,13 @@ export function violationOf(value: unknown, schema: unknown): string | undefined
 
 class TooMuchWork extends Error {}
 
-/** Most characters of a name or a value in the description of a violation. */
-const MAX_SHOWN = 64;
-
-/** Most values of an enumeration in the description of a violation. */
-const MAX_LISTED = 8;
-
 class Check {
   readonly #root: unknown;
-  /** The unknown result. No known keyword negates another one. */
-  readonly #unknown: boolean;
+  /** The unknown result: true where a value counts that may conform, false where it must do so certainly. */
+  #unknown: boolean;
   #steps = 0;
+  /** Recognisable patterns of the schema. */
+  readonly #patterns = new Map<string, ReturnType<typeof rulesOfPattern>>();
   /** The keys and indices that lead to the value under examination. */
   readonly #path: (string | number)[] = [];
   /** The first violation; undefined while there is none. */
@@ -121,12 +133,34 @@ class Check {
     return holds;
   }
 
-  /** Tells whether a value conforms to one of several schemas. Their own violations are not noted: none is meant. */
-  #holdsOne(value: unknown, schemas: readonly unknown[], depth: number): boolean {
-    const before = this.violation;
-    const holds = schemas.some((each) => this.holds(value, each, depth));
-    this.violation = before;
+  /**
+   * Tells whether a value conforms to a schema: possibly, where `unknown` is true, otherwise certainly. Its violations
+   * are not noted: it need not conform.
+   */
+  #conforms(unknown: boolean, value: unknown, schema: unknown, depth: number): boolean {
+    const before = { violation: this.violation, unknown: this.#unknown };
+    this.#unknown = unknown;
+    const holds = this.holds(value, schema, depth);
+    this.#unknown = before.unknown;
+    this.violation = before.violation;
     return holds;
+  }
+
+  /** Tells whether the number of some pairs of a value and a schema that conform is within bounds. */
+  #isCountWithin(
+    pairs: readonly (readonly [value: unknown, schema: unknown])[],
+    bounds: [number, number],
+    depth: number,
+  ) {
+    const [min, max] = bounds;
+    let certain = 0;
+    let possible = 0;
+    for (const [value, schema] of pairs) {
+      if (!this.#conforms(true, value, schema, depth)) continue;
+      possible += 1;
+      if (this.#conforms(false, value, schema, depth)) certain += 1;
+    }
+    return this.#unknown ? possible >= min && certain <= max : certain >= min && possible <= max;
   }
 
   #keeps(value: unknown, keyword: string, rule: unknown, schema: Schema, depth: number): boolean {
@@ -146,31 +180,53 @@ class Check {
       case "allOf":
         return Array.isArray(rule) ? rule.every((each) => this.holds(value, each, depth)) : this.#unknown;
       case "anyOf":
-        return Array.isArray(rule) ? this.#holdsOne(value, rule, depth) : this.#unknown;
+        if (!Array.isArray(rule)) return this.#unknown;
+        return rule.some((each) => this.#conforms(this.#unknown, value, each, depth));
       case "oneOf":
-        // A value that conforms to none of them violates it. A value that conforms to several is not found out.
-        if (!Array.isArray(rule) || !this.#unknown) return this.#unknown;
-        return this.#holdsOne(value, rule, depth);
+        if (!Array.isArray(rule)) return this.#unknown;
+        return this.#isCountWithin(
+          rule.map((each) => [value, each]),
+          [1, 1],
+          depth,
+        );
+      case "not":
+        return !this.#conforms(!this.#unknown, value, rule, depth);
+      case "if":
+        return this.#keepsCondition(value, schema, depth);
       case "properties":
       case "required":
       case "additionalProperties":
+      case "patternProperties":
+      case "propertyNames":
+      case "dependentRequired":
+      case "dependentSchemas":
+      case "dependencies":
       case "minProperties":
       case "maxProperties":
         return !isObject(value) || this.#keepsObjectRule(value, keyword, rule, schema, depth);
       case "items":
-        if (!Array.isArray(value)) return true;
-        // With `prefixItems` it is about the items after them; earlier drafts call these a list.
-        if (schema.prefixItems !== undefined || Array.isArray(rule)) return this.#unknown;
-        return value.every((each, index) => this.#holdsAt(index, each, rule, depth));
+      case "prefixItems":
+      case "additionalItems":
+      case "contains":
+      case "uniqueItems":
       case "minItems":
       case "maxItems":
-        return !Array.isArray(value) || this.#isWithin(value.length, keyword, rule);
+        return !Array.isArray(value) || this.#keepsListRule(value, keyword, rule, schema, depth);
+      case "pattern":
+        return typeof value !== "string" || (this.#matches(value, rule) ?? this.#unknown);
+      case "format":
+        if (typeof value !== "string") return true;
+        this.#work(value.length);
+        // No calendar was asked.
+        return mayBeOfFormat(value, rule) === false ? false : this.#unknown;
       case "minLength":
       case "maxLength":
         return typeof value !== "string" || this.#isWithin(this.#codePoints(value), keyword, rule);
       case "minimum":
       case "maximum":
         return typeof value !== "number" || this.#isWithin(value, keyword, rule);
+      case "multipleOf":
+        return typeof value !== "number" || (isMultiple(value, rule) ?? this.#unknown);
       case "exclusiveMinimum":
         return typeof value !== "number" || (typeof rule === "number" ? value > rule : this.#unknown);
       case "exclusiveMaximum":
@@ -178,6 +234,54 @@ class Check {
       default:
         return this.#unknown;
     }
+  }
+
+  #keepsCondition(value: unknown, schema: Schema, depth: number): boolean {
+    const { if: condition, then = true, else: otherwise = true } = schema;
+    if (this.#conforms(false, value, condition, depth)) return this.holds(value, then, depth);
+    if (!this.#conforms(true, value, condition, depth)) return this.holds(value, otherwise, depth);
+    return this.#unknown;
+  }
+
+  #keepsListRule(value: readonly unknown[], keyword: string, rule: unknown, schema: Schema, depth: number): boolean {
+    this.#work(value.length);
+    switch (keyword) {
+      case "prefixItems":
+      case "items": {
+        // Before 2020, `items` was the list of the first ones.
+        if (Array.isArray(rule)) {
+          return value.slice(0, rule.length).every((each, at) => this.#holdsAt(at, each, rule[at], depth));
+        }
+        const first = Array.isArray(schema.prefixItems) ? schema.prefixItems.length : 0;
+        return value.every((each, at) => at < first || this.#holdsAt(at, each, rule, depth));
+      }
+      case "additionalItems": {
+        const { items } = schema;
+        if (!Array.isArray(items)) return true;
+        return value.every((each, at) => at < items.length || this.#holdsAt(at, each, rule, depth));
+      }
+      case "contains": {
+        const { minContains: min = 1, maxContains: max = Number.POSITIVE_INFINITY } = schema;
+        if (typeof min !== "number" || typeof max !== "number") return this.#unknown;
+        return this.#isCountWithin(
+          value.map((each) => [each, rule]),
+          [min, max],
+          depth,
+        );
+      }
+      case "uniqueItems":
+        return rule === true ? this.#areUnique(value) : rule === false || this.#unknown;
+      default:
+        return this.#isWithin(value.length, keyword, rule);
+    }
+  }
+
+  #areUnique(values: readonly unknown[]): boolean {
+    const isScalar = (value: unknown) => typeof value !== "object" || value === null;
+    const scalars = values.filter(isScalar);
+    if (new Set(scalars).size < scalars.length) return false;
+    const others = values.filter((value) => !isScalar(value));
+    return others.every((value, at) => others.every((other, before) => before >= at || !this.#isSame(value, other)));
   }
 
   #keepsObjectRule(
@@ -202,9 +306,36 @@ class Check {
         });
       case "additionalProperties": {
         const known = isObject(schema.properties) ? schema.properties : {};
-        if (schema.patternProperties !== undefined) return this.#unknown;
-        return entries.every(([key, each]) => Object.hasOwn(known, key) || this.#holdsAt(key, each, rule, depth));
+        const patterns = isObject(schema.patternProperties) ? Object.keys(schema.patternProperties) : [];
+        return entries.every(([key, each]) => {
+          if (Object.hasOwn(known, key)) return true;
+          const matches = patterns.map((pattern) => this.#matches(key, pattern));
+          if (matches.includes(true)) return true;
+          return matches.includes(undefined) ? this.#unknown : this.#holdsAt(key, each, rule, depth);
+        });
       }
+      case "patternProperties":
+        if (!isObject(rule)) return this.#unknown;
+        return entries.every(([key, each]) =>
+          Object.entries(rule).every(([pattern, one]) => {
+            const isMatch = this.#matches(key, pattern);
+            return isMatch === undefined ? this.#unknown : !isMatch || this.#holdsAt(key, each, one, depth);
+          }),
+        );
+      case "propertyNames":
+        return entries.every(([key]) => {
+          const isAllowed = this.#conforms(this.#unknown, key, rule, depth);
+          return isAllowed || this.#violates(`has the name '${shown(key)}', which 'propertyNames' does not allow`);
+        });
+      case "dependentRequired":
+      case "dependentSchemas":
+      case "dependencies":
+        if (!isObject(rule)) return this.#unknown;
+        return Object.entries(rule).every(([key, needed]) => {
+          this.#work(1);
+          if (!Object.hasOwn(value, key)) return true;
+          return this.holds(value, Array.isArray(needed) ? { required: needed } : needed, depth);
+        });
       default:
         return this.#isWithin(entries.length, keyword, rule);
     }
@@ -224,6 +355,24 @@ class Check {
     this.#work(keys.length);
     if (Array.isArray(a) !== Array.isArray(b) || keys.length !== Object.keys(b).length) return false;
     return keys.every((key) => Object.hasOwn(b, key) && this.#isSame((a as Schema)[key], (b as Schema)[key]));
+  }
+
+  /** Tells whether a pattern has a match in a text; undefined where that is unknown. */
+  #matches(text: string, pattern: unknown): boolean | undefined {
+    if (typeof pattern !== "string" || !text.isWellFormed() || AMBIGUOUS.test(text)) return undefined;
+    let rules = this.#patterns.get(pattern);
+    const isNew = !this.#patterns.has(pattern);
+    if (isNew) {
+      this.#work(pattern.length);
+      rules = rulesOfPattern(pattern);
+      this.#patterns.set(pattern, rules);
+    }
+    if (!rules) return undefined;
+    const recogniser = new Recogniser(rules, (MAX_STEPS - this.#steps) * STEPS_OF_PATTERNS);
+    if (isNew) this.#work(recogniser.size);
+    recogniser.push(text);
+    this.#work(Math.ceil(recogniser.steps / STEPS_OF_PATTERNS));
+    return recogniser.isUnread ? undefined : recogniser.accepts;
   }
 
   /** The number of characters, as JSON Schema counts them. */
@@ -246,70 +395,5 @@ class Check {
       target = (target as Schema)[key];
     }
     return target;
-  }
-}
-
-/** A keyword that a value violates, in words. */
-function faultOf(keyword: string, rule: unknown): string {
-  switch (keyword) {
-    case "type":
-      return `is not of type ${(Array.isArray(rule) ? rule : [rule]).slice(0, MAX_LISTED).join(" or ")}`;
-    case "enum":
-      return `is none of ${listed(rule)}`;
-    case "const":
-      return `is not ${listed([rule])}`;
-    case "anyOf":
-    case "oneOf":
-      return `matches none of the alternatives of '${keyword}'`;
-    default:
-      return `violates '${keyword}'${typeof rule === "number" ? ` (${rule})` : ""}`;
-  }
-}
-
-/** The first of some values. Long texts are cut, and objects left out: a schema may have them by the megabyte. */
-function listed(values: unknown): string {
-  if (!Array.isArray(values)) return "its values";
-  const texts = values.slice(0, MAX_LISTED).map((value: unknown) => {
-    if (typeof value === "string") return JSON.stringify(shown(value));
-    return typeof value === "object" && value !== null ? "…" : String(value);
-  });
-  return values.length > MAX_LISTED ? `${texts.join(", ")}, …` : texts.join(", ");
-}
-
-/** `a.b[0]`. */
-function pathOf(path: readonly (string | number)[]): string {
-  return path
-    .map((key) => (typeof key === "number" ? `[${key}]` : `.${key}`))
-    .join("")
-    .replace(/^\./, "");
-}
-
-/** The beginning of a text, on one line. */
-function shown(text: string): string {
-  const cut = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
-  return cut.replace(/\s+/g, " ").toWellFormed();
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** Undefined for a type that JSON Schema does not have. */
-function isOfType(value: unknown, type: unknown): boolean | undefined {
-  switch (type) {
-    case "object":
-      return isObject(value);
-    case "array":
-      return Array.isArray(value);
-    case "null":
-      return value === null;
-    case "integer":
-      return Number.isInteger(value);
-    case "string":
-    case "number":
-    case "boolean":
-      return typeof value === type;
-    default:
-      return undefined;
   }
 }
