@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join, resolve, sep } from "node:path";
 import { SCHEMA_VERSIONS } from "../../src/store/objects/registry.ts";
-import { checkMarker, readMarker } from "../serve/data-folder.ts";
+import { checkMarker, noteBackup, readMarker } from "../serve/data-folder.ts";
 import { faultText, refuseFullDisk } from "../serve/disk.ts";
 import { version } from "../serve/installation.ts";
 import { EXIT, Refusal } from "../serve/refusal.ts";
@@ -77,6 +77,7 @@ export async function backup({ data, into, since }: BackupOptions): Promise<Back
       files,
       in_buckets: inBuckets,
     });
+    noteBackup(source, startedAt);
     const objects = files.filter(({ path }) => basename(path) !== METADATA_FILE).length;
     return { folder, objects, unchanged, bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), damaged, inBuckets };
   } catch (error) {

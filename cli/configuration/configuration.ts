@@ -24,6 +24,8 @@ export interface Configuration {
   variables: TextVariables;
   /** The variables of the file; undefined without one. */
   file: TextVariables | undefined;
+  /** All variables that the file itself has, those of the process included. */
+  written: TextVariables;
   /** The variables of both. */
   all: TextVariables;
   /** Settings that may be errors, one per line. */
@@ -49,6 +51,7 @@ export function readConfiguration(environment: Environment): Configuration {
     settings,
     variables,
     file,
+    written: written?.variables ?? {},
     all,
     warnings: [...warningsOf(environment, SERVE_VARIABLES), ...(few ? [few] : [])],
   };
@@ -68,7 +71,14 @@ export function readChangedFile(environment: Environment, variables: TextVariabl
   const mistakes = written.isUnreadable
     ? written.mistakes
     : inFile(written, [...written.mistakes, ...settingsMistakes, ...keySourceMistakes(all), ...mistakesOf(all)]);
-  return { file, all, mistakes, settings, placed: (found: readonly string[]) => inFile(written, found) };
+  return {
+    file,
+    written: written.variables,
+    all,
+    mistakes,
+    settings,
+    placed: (found: readonly string[]) => inFile(written, found),
+  };
 }
 
 /**

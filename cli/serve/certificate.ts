@@ -30,3 +30,12 @@ export function faultOf({ certificateFile, keyFile }: KeyPairFiles, now: number)
     return `TLS_KEY_FILE: expected a private key in PEM without a passphrase (${systemCode(error)})`;
   }
 }
+
+/** The end of a certificate, Unix milliseconds; undefined if it cannot be read. */
+export function expiryOf({ certificateFile }: Pick<KeyPairFiles, "certificateFile">): number | undefined {
+  try {
+    return new X509Certificate(readFileSync(certificateFile)).validToDate.getTime();
+  } catch {
+    return undefined;
+  }
+}

@@ -34,7 +34,7 @@ export interface DamageWatch {
 export function watchDamage(
   data: string,
   format: LogFormat,
-  worker: { suspects(): Promise<readonly Suspect[]>; tell(ids: readonly string[]): Promise<unknown> },
+  worker: { suspects(): Promise<readonly Suspect[]>; tell(damaged: readonly Suspect[]): Promise<unknown> },
   say: (line: string) => void,
 ): DamageWatch {
   const named = new Set<string>();
@@ -43,7 +43,7 @@ export function watchDamage(
   const look = async () => {
     for (; looksLeft > 0; looksLeft -= 1) {
       const suspects = await worker.suspects().catch(() => []);
-      const damaged = suspects.filter(isDamaged).map(({ id }) => id);
+      const damaged = suspects.filter(isDamaged);
       if (damaged.length > 0) await worker.tell(damaged).catch(() => {});
       await sleep(POLL_MS, undefined, { ref: false });
     }

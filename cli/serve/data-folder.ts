@@ -32,6 +32,8 @@ const LOCK_FILE = "responses-edge.lock";
 export const MARKER_FILE = "responses-edge.json";
 /** The socket by which `reload` reaches the process that serves the folder. */
 export const CONTROL_FILE = "responses-edge.socket";
+/** The time of the newest backup. */
+const BACKUP_FILE = "responses-edge.backup";
 
 /** The time in which a workerd is killed whose launcher was killed. Milliseconds. */
 const ORPHAN_WAIT_MS = 5_000;
@@ -182,7 +184,26 @@ function checkRestore(path: string): void {
  * Tells whether a file in a data folder is this program's own, and no data. A folder without data may have such files.
  */
 export function isOwnFile(name: string): boolean {
-  return name.startsWith(LOCK_FILE) || name.startsWith(MARKER_FILE) || name === CONTROL_FILE;
+  return name.startsWith(LOCK_FILE) || name.startsWith(MARKER_FILE) || [CONTROL_FILE, BACKUP_FILE].includes(name);
+}
+
+/** Notes in a data folder when its newest backup began. One that cannot be written, such as on a full disk, has no note. */
+export function noteBackup(folder: string, at: Date): void {
+  try {
+    writeFileSync(join(folder, BACKUP_FILE), `${at.toISOString()}\n`);
+  } catch {
+    // The backup is whole without it.
+  }
+}
+
+/** When the newest backup of a data folder began, Unix milliseconds; undefined if none was noted. */
+export function lastBackup(folder: string): number | undefined {
+  try {
+    const at = Date.parse(readFileSync(join(folder, BACKUP_FILE), "utf8").trim());
+    return Number.isNaN(at) ? undefined : at;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Reads the marker of a folder. Throws a Refusal if this program cannot read what was written there. */

@@ -1,8 +1,8 @@
 import { statfsSync } from "node:fs";
 import { open, readFile, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import type { DiskState } from "../../src/store/objects/process-state.ts";
-import { MARKER_FILE } from "./data-folder.ts";
+import type { DiskState, ProcessMeasures } from "../../src/store/objects/process-state.ts";
+import { lastBackup, MARKER_FILE } from "./data-folder.ts";
 import { systemCode } from "./refusal.ts";
 
 /** Watches the free space on the file system of a data folder. */
@@ -112,4 +112,17 @@ export async function measuresOf(
     ...(kilobytes !== undefined && { memory: Number(kilobytes) * 1024 }),
     ...(disk && { freeDisk: disk.bavail * disk.bsize }),
   };
+}
+
+/** The launcher's own state, which the metrics show. */
+export interface LauncherState {
+  /** The data folder, to whose backups belongs a time. */
+  folder: string;
+  /** The configuration file has errors, and the configuration before it is in force. Undefined without a file. */
+  isFileRefused: boolean | undefined;
+}
+
+/** The measures of the launcher's state. */
+export function stateMeasures({ folder, isFileRefused }: LauncherState): ProcessMeasures {
+  return { isFileRefused, backupAt: lastBackup(folder) };
 }

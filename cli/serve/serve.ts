@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { TextVariables } from "../../src/config/index.ts";
 import { checkKind } from "../cluster/cluster.ts";
+import { changesBetween } from "../configuration/changes.ts";
 import { watchFiles } from "../configuration/config-file.ts";
 import { lossOf, readChangedFile, readConfiguration } from "../configuration/configuration.ts";
 import { Discovery } from "../configuration/discovery.ts";
@@ -14,12 +15,16 @@ import { installedFiles } from "../reload/replacement.ts";
 import { isLoopback, ownUrl } from "./addresses.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
 import { FileReading } from "./file-reading.ts";
+import type { LauncherState } from "./free-disk.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
 import { serviceManager } from "./service-manager.ts";
 import { untilStopped } from "./signals.ts";
 import { Workers } from "./workers.ts";
+
+/** The beginning of the line about a file that took effect, which names its changes. */
+const APPLIED = "The configuration file has changed, and was applied";
 
 /** How long a file without most of its keys or servers must stay so before it takes effect. Milliseconds. */
 const SECOND_LOOK_MS = 10_000;
@@ -31,7 +36,7 @@ const SECOND_LOOK_MS = 10_000;
 export async function serve(environment: Environment): Promise<void> {
   const configuration = readConfiguration(environment);
   const { settings, variables, all, warnings } = configuration;
-  let { file, all: applied } = configuration;
+  let { file, all: applied, written } = configuration;
   const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
   // The server goes on when the reader of its log has gone.
@@ -70,7 +75,9 @@ export async function serve(environment: Environment): Promise<void> {
     using discovery = new Discovery(() => void putInForce(file).then(tellDiscovered, () => {}));
     await using fileReading = await FileReading.start({ format: logFormat, say });
     const discovered = { ...configuration, file: await discovery.expand(variables, file) };
-    await using workers = await Workers.start({ environment, folder, listening, fileReading, say, signal }, discovered);
+    const state: LauncherState = { folder: folder.path, isFileRefused: environment.CONFIG_FILE ? false : undefined };
+    const shared = { environment, folder, listening, fileReading, say, signal, state };
+    await using workers = await Workers.start(shared, discovered);
     /**
      * Applies the file's variables, with the present addresses of model servers. Gives the errors of the whole
      * configuration.
@@ -80,12 +87,20 @@ export async function serve(environment: Environment): Promise<void> {
     const tellDiscovered = (mistakes: readonly string[]) => {
       if (mistakes.length > 0) tell("warn", "The discovered model servers could not be applied.", { mistakes });
     };
+    const tellChanges = (message: string, changed: readonly string[]) => {
+      if (changed.length > 0) tell("info", `${message}: ${changed.join("; ")}.`, { changed });
+    };
     using manager = serviceManager(environment);
     const reload = async (reason: string, quarantines = false) => {
       manager.reloading();
       try {
         await workers.replaceWorkers(reason, quarantines);
-        if (environment.CONFIG_FILE) ({ file, all: applied } = readChangedFile(environment, variables));
+        if (environment.CONFIG_FILE) {
+          const before = written;
+          ({ file, all: applied, written } = readChangedFile(environment, variables));
+          state.isFileRefused = false;
+          tellChanges("The new process has another configuration", changesBetween(before, written));
+        }
         if (discovery.isUsed) tellDiscovered(await putInForce(file));
       } catch (error) {
         const why = error instanceof Error ? error.message : error;
@@ -122,6 +137,7 @@ export async function serve(environment: Environment): Promise<void> {
         return;
       }
       const mistakes = changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await putInForce(changed.file));
+      state.isFileRefused = mistakes.length > 0;
       if (mistakes.length > 0) {
         const faults = mistakes.map((mistake) => `  ${mistake}`).join("\n");
         tell("warn", `The configuration file has errors, and the configuration stays as it was:\n${faults}`, {
@@ -129,8 +145,9 @@ export async function serve(environment: Environment): Promise<void> {
         });
         return;
       }
-      ({ file, all: applied } = changed);
-      tell("info", "The configuration file has changed, and was applied.");
+      const changes = changesBetween(written, changed.written);
+      ({ file, all: applied, written } = changed);
+      tellChanges(APPLIED, changes.length > 0 ? changes : ["no variable has another value"]);
       const { keyPair: pair } = changed.settings;
       if (!isDeepStrictEqual(pair, watched)) {
         watch[Symbol.dispose]();
@@ -143,9 +160,10 @@ export async function serve(environment: Environment): Promise<void> {
     };
     const { CONFIG_FILE: path } = environment;
     const onChange = (isSecond = false) =>
-      reread(isSecond).catch((error: unknown) =>
-        tell("warn", `The configuration file could not be applied (${error}).`),
-      );
+      reread(isSecond).catch((error: unknown) => {
+        state.isFileRefused = true;
+        tell("warn", `The configuration file could not be applied (${error}).`);
+      });
     using _watching = path ? watchFiles([resolve(path)], onChange) : undefined;
     using _secrets = watchFiles(variableFiles(environment), onRenewal);
     const installed = cluster ? [] : installedFiles();

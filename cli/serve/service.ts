@@ -7,6 +7,7 @@ import { installedReplacement, startWorker, version } from "../reload/replacemen
 import { quarantine } from "../tools/alarm-lists.ts";
 import type { DataFolder } from "./data-folder.ts";
 import type { FileReadingSocket } from "./file-reading.ts";
+import type { LauncherState } from "./free-disk.ts";
 import type { Listening } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
@@ -26,6 +27,8 @@ export interface ServiceOptions {
   share?: Share | undefined;
   /** The way to the processes that read files. */
   fileReading: FileReadingSocket;
+  /** The launcher's state, for the metrics. */
+  state: LauncherState;
   say(line: string): void;
   /** Aborted when this program is told to stop. */
   signal: AbortSignal;
@@ -224,10 +227,10 @@ export class Service {
 }
 
 function optionsOf(options: ServiceOptions, { settings, variables, file }: Configuration): WorkerOptions {
-  const { environment, folder, listening, fileReading, say, signal, share } = options;
+  const { environment, folder, listening, fileReading, say, signal, share, state } = options;
   const { host, port, keyPair, minFreeDisk, stopTimeoutMs, logFormat, cluster } = settings;
   return {
-    ...{ host, port, keyPair, minFreeDisk, variables, file, fileReading, environment, say, signal },
+    ...{ host, port, keyPair, minFreeDisk, variables, file, fileReading, environment, say, signal, state },
     listening: listening.ofWorkers[share?.worker ?? 0],
     storage: share?.storages[share.worker] ?? folder.path,
     share,

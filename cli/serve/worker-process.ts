@@ -12,11 +12,19 @@ import type { ClusterInstance } from "../cluster/cluster.ts";
 import type { Environment } from "../configuration/environment.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
-import type { KeyPairFiles } from "./certificate.ts";
+import { expiryOf, type KeyPairFiles } from "./certificate.ts";
 import { endOf } from "./child-end.ts";
 import { watchDamage } from "./damage-watch.ts";
 import type { FileReadingSocket } from "./file-reading.ts";
-import { type Disk, diskShare, leastFree, measuresOf, watchDisk } from "./free-disk.ts";
+import {
+  type Disk,
+  diskShare,
+  type LauncherState,
+  leastFree,
+  measuresOf,
+  stateMeasures,
+  watchDisk,
+} from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
 import { askLauncher, callsOf, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
@@ -64,6 +72,8 @@ export interface WorkerOptions {
   cluster?: ClusterInstance | undefined;
   /** The way to the processes that read files; undefined has it read them itself. */
   fileReading?: FileReadingSocket | undefined;
+  /** The launcher's state, for the metrics; undefined without any. */
+  state?: LauncherState | undefined;
   /** This program's environment, for `NODE_EXTRA_CA_CERTS` and other variables of the runtime. */
   environment: Environment;
   format: LogFormat;
@@ -156,6 +166,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   }
   writeFileSync(configFile, config, { mode: 0o600 });
 
+  const certificateEnd = keyPair && expiryOf(keyPair);
   const descriptors = listening?.descriptors ?? [];
   const inherited = descriptors.map((_, index) => `--socket-fd=http${index}=${FIRST_INHERITED + index}`);
   const args = [...serveArguments(configFile, cluster !== undefined), "--control-fd=3", ...inherited];
@@ -205,7 +216,12 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     probing.signal.addEventListener("abort", () => watched[Symbol.dispose]());
     let hasHung = false;
     let isAccepting = true;
-    const process = { measured: () => measuresOf(child.pid, storage), calls: () => callsOf(child.pid) };
+    const measured = async () => ({
+      ...(await measuresOf(child.pid, storage)),
+      ...(options.state && stateMeasures(options.state)),
+      certificateEnd,
+    });
+    const process = { measured, calls: () => callsOf(child.pid) };
     void untilHung(launcherSocket, process, probing.signal).then((hangs) => {
       hasHung = hangs;
       if (hangs) kill();

@@ -1,19 +1,26 @@
 import type { Gauge, GaugeReading } from "@responses-edge/otlp";
 import { serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
+import { directoryState } from "../store/deployment/keys/directory-state.ts";
 import { permitsTaken, workUnderWay } from "../store/limits/permits.ts";
+import { damagedObjects } from "../store/objects/damage.ts";
 import { type FileBindings, filesInUse } from "../store/objects/open-objects.ts";
 import { pendingBatches, pendingDeliveries } from "../store/objects/pending-work.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { ingestingStores } from "../store/tenant/vector-stores/ingesting-stores.ts";
 import {
+  BACKUP_TIME,
   BATCHES,
   BUILD,
+  CERTIFICATE_END,
   DISK_FREE,
   DISK_LOW,
+  FILE_REFUSED,
   FILES_OPEN,
   INGESTION,
+  KEYS_UP,
   MEMORY,
+  OBJECTS_DAMAGED,
   OBJECTS_OPEN,
   PERMITS,
   UPSTREAM_DRAINING,
@@ -47,11 +54,12 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
       ...(limit == null ? [] : [[{ [STATE]: "limit" }, limit] as const]),
     ],
   ];
-  const { freeDisk, memory } = processState.measures;
+  const { freeDisk, memory, certificateEnd, backupAt, isFileRefused } = processState.measures;
   const ofProcess = (gauge: Gauge, value: number | undefined): GaugeReading => [
     gauge,
     value === undefined ? [] : [[{}, value]],
   ];
+  const keys = directoryState();
   return [
     [WORK, [...workUnderWay()].map(([kind, count]) => [{ "responses_edge.kind": kind }, count] as const)],
     inUse(PERMITS, permitsTaken(), config.maxOpenTurns),
@@ -68,6 +76,11 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
     inUse(FILES_OPEN, open?.used, open?.limit),
     inUse(OBJECTS_OPEN, open?.objects.open, open?.objects.limit),
     [INGESTION, [...ingestingStores()].map(([state, stores]) => [{ [STATE]: state }, stores] as const)],
+    [OBJECTS_DAMAGED, [...damagedObjects()].map(([name, count]) => [{ "responses_edge.class": name }, count] as const)],
+    ofProcess(KEYS_UP, keys === undefined ? undefined : Number(keys === "ok")),
+    ofProcess(FILE_REFUSED, isFileRefused === undefined ? undefined : Number(isFileRefused)),
+    ofProcess(CERTIFICATE_END, certificateEnd && certificateEnd / 1000),
+    ofProcess(BACKUP_TIME, backupAt && backupAt / 1000),
     [BUILD, [[{ version: SCOPE.version }, 1]]],
   ];
 }

@@ -2,7 +2,7 @@ import type { DialectName } from "@responses-edge/engines/dialects/dialect";
 import { type MissingParsers, missingParsersOf } from "@responses-edge/engines/missing-parsers";
 import { dialectOf, fetchModels } from "@responses-edge/engines/model-lists";
 import { learnModels } from "@responses-edge/engines/model-names";
-import { type ModelServer, sawNoAnswer } from "@responses-edge/engines/model-server";
+import type { ModelServer } from "@responses-edge/engines/model-server";
 import { listModels as list, type ModelCard } from "@responses-edge/engines/models";
 import {
   askState,
@@ -13,6 +13,7 @@ import {
   type ServerReport,
 } from "@responses-edge/engines/pool/board-view";
 import { candidateOf } from "@responses-edge/engines/pool/server-load";
+import { failureOf, sawNoAnswer } from "@responses-edge/engines/server-status";
 import { separatesTenants } from "@responses-edge/engines/tenant-separation";
 import { Upstream } from "@responses-edge/engines/upstream";
 import { timedOut } from "@responses-edge/engines/upstream-faults";
@@ -68,8 +69,8 @@ export type ModelServerHealth = {
   /** The parsers that it was seen to lack. */
   missingParsers: MissingParsers[];
   latencyMs: number;
-} & (
-  | { models: string[]; fault?: undefined }
+} /** `failure`: it lists its models, but has given only unusable answers lately. */ & (
+  | { models: string[]; failure: ReturnType<typeof failureOf>; fault?: undefined }
   /** `downSince` in Unix milliseconds, as far as this isolate has seen. */
   | { fault: ApiError; downSince: number | undefined }
 );
@@ -91,6 +92,7 @@ export function checkModelServers(config: Config, signal: AbortSignal): Promise<
 /** A model server's state, as this process has seen it lately. */
 export interface ServerState {
   name: string;
+  /** It answers, and its answers can be used. */
   isUp: boolean;
   isEjected: boolean;
   drains: boolean;
@@ -103,10 +105,10 @@ export interface ServerState {
 /** Every model server's state, without asking any. */
 export function serverStates(config: Config): ServerState[] {
   const now = Date.now();
-  return new Upstream(config).servers.map(({ config: { name, drains, ...server }, downSince }) => {
+  return new Upstream(config).servers.map(({ config: { name, drains, ...server }, downSince, baseUrl }) => {
     const { isEjected, inFlight } = candidateOf({ name, drains, ...server }, now);
     const report = reportOf(name, now, config.boardMs);
-    const isUp = downSince === undefined && report?.isDown !== true;
+    const isUp = downSince === undefined && report?.isDown !== true && !failureOf({ baseUrl });
     return { name, isUp, isEjected, drains: drains === true, inFlight, load: report?.load };
   });
 }
@@ -121,10 +123,11 @@ async function checkModelServer(server: ModelServer, signal: AbortSignal) {
   const late = AbortSignal.timeout(CHECK_MS);
   try {
     const cards = await fetchModels(server, AbortSignal.any([signal, late]));
-    return { name, drains, weight, isEjected, latencyMs: Date.now() - begin, models: cards.map((card) => card.id) };
+    const models = cards.map((card) => card.id);
+    return { name, drains, weight, isEjected, latencyMs: Date.now() - begin, models, failure: failureOf(server) };
   } catch (error) {
     const isLate = late.aborted && !signal.aborted;
-    if (isLate) sawNoAnswer(server.baseUrl);
+    if (isLate) sawNoAnswer(server);
     const fault = isLate ? timedOut("did not answer", CHECK_MS) : toApiError(error);
     return { name, drains, weight, isEjected, latencyMs: Date.now() - begin, fault, downSince: server.downSince };
   }

@@ -9,7 +9,13 @@ import { withObjects } from "../store/objects/objects.ts";
 import { followed } from "../store/objects/open-objects.ts";
 import type { Carried } from "../store/objects/owned-object.ts";
 import { setOwnership, streamsHeld } from "../store/objects/ownership.ts";
-import { type DiskState, noteDisk, type ProcessMeasures, processState } from "../store/objects/process-state.ts";
+import {
+  type DiskState,
+  noteDisk,
+  type ProcessMeasures,
+  processState,
+  type Suspect,
+} from "../store/objects/process-state.ts";
 
 /** How long after `/retire` clients are told to leave: workerd has stopped accepting connections by then. Milliseconds. */
 const RETIRING_MS = 200;
@@ -47,7 +53,7 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
       case "/suspects":
         return { suspects: takeSuspects() };
       case "/damaged":
-        noteDamaged(body as string[]);
+        noteDamaged(body as Suspect[]);
         return undefined;
       // The steps of a hand-over (`cli/reload/hand-over.ts`)
       case "/close":

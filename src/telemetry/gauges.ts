@@ -14,7 +14,8 @@ export const PERMITS: Gauge = {
 
 export const UPSTREAM_UP: Gauge = {
   name: "responses_edge.upstream.up",
-  description: "1 if the model server answered last, 0 if it is down or hangs, as this process knows it.",
+  description:
+    "1 if the model server answered last, 0 if it is down, hangs, or gives no usable answers, as this process knows it.",
 };
 
 export const UPSTREAM_EJECTED: Gauge = {
@@ -79,6 +80,33 @@ export const INGESTION: Gauge = {
   description: "Vector stores whose files this process indexes, and those waiting for an embedding server or a limit.",
 };
 
+export const OBJECTS_DAMAGED: Gauge = {
+  name: "responses_edge.objects.damaged",
+  description: "Damaged objects that this process has found, by their class.",
+};
+
+export const KEYS_UP: Gauge = {
+  name: "responses_edge.keys.up",
+  description: "1 if the directory of API keys answered last, 0 if it is damaged or did not answer.",
+};
+
+export const FILE_REFUSED: Gauge = {
+  name: "responses_edge.configuration.refused",
+  description: "1 while the configuration file has errors, so that the configuration before it is in force.",
+};
+
+export const CERTIFICATE_END: Gauge = {
+  name: "responses_edge.certificate.end",
+  unit: "seconds",
+  description: "The end of the server's own certificate, in Unix seconds.",
+};
+
+export const BACKUP_TIME: Gauge = {
+  name: "responses_edge.backup.time",
+  unit: "seconds",
+  description: "When the newest backup of the data folder began, in Unix seconds.",
+};
+
 export const BUILD: Gauge = {
   name: "responses_edge.build.info",
   description: "1; its label is the running version.",
@@ -100,5 +128,10 @@ export const GAUGES: readonly Gauge[] = [
   FILES_OPEN,
   OBJECTS_OPEN,
   INGESTION,
+  OBJECTS_DAMAGED,
+  KEYS_UP,
+  FILE_REFUSED,
+  CERTIFICATE_END,
+  BACKUP_TIME,
   BUILD,
 ];

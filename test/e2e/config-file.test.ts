@@ -64,6 +64,8 @@ describe("a file that changes during requests", () => {
 
     put(`upstreams:\n${server("b", b)}allow_anonymous: true\n`);
     await inForce(2);
+    expect(served.output()).toContain("was applied: MODEL_ALIASES (best added); UPSTREAMS (b added).");
+    expect(served.output()).toContain("was applied: MODEL_ALIASES (best removed); UPSTREAMS (a removed).");
     // The running requests end at their servers.
     const before = statuses.length;
     await eventually(() => statuses.length > before + 8);
@@ -117,6 +119,10 @@ describe("a file that loses most of its keys, as one that is half written", () =
     await said("The configuration file no longer has 3 of 5 keys.");
     await eventually(async () => (await status("five")) === 401, 60_000);
     expect(served.output().split("has changed, and was applied")).toHaveLength(3);
+    const five = names.slice(1).map((name) => `${name} added`);
+    expect(served.output()).toContain(`was applied: API_KEYS (${five.join(", ")}).`);
+    expect(served.output()).toContain("The new process has another configuration: API_KEYS (two removed, ");
+    expect(served.output()).not.toContain(sha256("key-of-five"));
     served.child.kill("SIGTERM");
     expect(await served.exited).toBe(0);
   });

@@ -30,6 +30,7 @@ import { eventually, type Gateway } from "./support.ts";
 const HOMES = uniqueKeyOf("Home");
 const LIST = "metadata.sqlite";
 const DAY_MS = 86_400_000;
+const SCRAPER = { authorization: "Bearer scraper" };
 const KEY = "key-of-local";
 /** A key of another tenant, whose list of files is damaged: otherwise the damaged list would hide a damaged file. */
 const LISTING = "key-of-listing";
@@ -88,6 +89,8 @@ async function serve(data: string): Promise<{ served: Served; openai: OpenAI }> 
     TREES_PER_HOME: "1",
     RETENTION_DAYS: "30",
     STOP_TIMEOUT_MS: "1000",
+    PROMETHEUS_METRICS: "true",
+    PROMETHEUS_TOKEN: "scraper",
   });
   return { served, openai: new OpenAI({ apiKey: KEY, baseURL: `${served.url}/v1`, maxRetries: 0 }) };
 }
@@ -276,10 +279,15 @@ it("is an error that names the damage, for every class, and is logged once with 
   for (const name of Object.keys(asked)) expect(damagedIn(name)).toEqual([]);
 });
 
-it("of the directory of keys is logged once, and is an error for every request with a key", async () => {
+it("of the directory of keys is a 503 for every request with a key, and readiness and a gauge show it", async () => {
   const data = copied();
   for (const file of filesOf(data, "KeyDirectory")) overwrite(file, 1);
   const { served, openai } = await serve(data);
+  const got = async (path: string) => (await fetch(`${served.url}${path}`, { headers: SCRAPER })).text();
+  const state = async () => JSON.parse(await got("/health/ready"));
+  // No request with a key has come yet.
+  await eventually(async () => (await state()).reasons.includes("keys_damaged"));
+  expect(await state()).toMatchObject({ status: "limited" });
   const asRoot = { headers: { authorization: `Bearer ${ROOT}` } };
   const codes = () =>
     Promise.all(
@@ -290,8 +298,10 @@ it("of the directory of keys is logged once, and is an error for every request w
         ),
       ),
     );
-  await codes();
-  expect(await codes()).toEqual(["500 storage_damaged", "500 storage_damaged"]);
+  expect(await codes()).toEqual(["503 keys_damaged", "503 keys_damaged"]);
+  const metrics = await got("/metrics");
+  expect(metrics).toMatch(/^responses_edge_objects_damaged\{responses_edge_class="KeyDirectory"\} 1$/m);
+  expect(metrics).toMatch(/^responses_edge_keys_up 0$/m);
   expect(served.output().match(/"event":"object_damaged"/g)).toHaveLength(1);
   await stop(served);
   await diagnose(data, true);

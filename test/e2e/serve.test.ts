@@ -1,9 +1,10 @@
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { appendFileSync, copyFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer as createHttpsServer } from "node:https";
+import { createServer as createHttpsServer, request } from "node:https";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { connect } from "node:tls";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -208,6 +209,33 @@ describe("its certificate", () => {
     const { fingerprint256 } = new X509Certificate(readFileSync(certificateFile));
     expect(fingerprint256).not.toBe(before);
     await eventually(async () => (await fingerprintAt(port)) === fingerprint256);
+    expect(await stop(served)).toBe(0);
+  });
+
+  it("has its end in a gauge, beside the newest backup's time and a configuration file that is refused", async () => {
+    const { certificateFile, keyFile } = certificate(3);
+    const CONFIG_FILE = join(newFolder(), "edge.yaml");
+    const lines = `tls_certificate_file: ${certificateFile}\ntls_key_file: ${keyFile}\nprometheus_metrics: true\n`;
+    writeFileSync(CONFIG_FILE, lines);
+    const variables = { ...least(), CONFIG_FILE };
+    const served = await start(variables);
+    const gauge = async (name: string) => {
+      const asked = request(`${served.url}/metrics`, { rejectUnauthorized: false, agent: false }).end();
+      const [answer] = await once(asked, "response");
+      const value = new RegExp(`^responses_edge_${name} (.*)$`, "m").exec(await text(answer))?.[1];
+      return value === undefined ? undefined : Number(value);
+    };
+    const { validToDate } = new X509Certificate(readFileSync(certificateFile));
+    await eventually(async () => (await gauge("certificate_end_seconds")) === validToDate.getTime() / 1000);
+    expect(await gauge("configuration_refused")).toBe(0);
+    expect(await gauge("backup_time_seconds")).toBeUndefined();
+    const before = Date.now() / 1000;
+    expect((await run(variables, ["backup", join(newFolder(), "copy")]))[0]).toBe(0);
+    writeFileSync(CONFIG_FILE, `${lines}unknown: 1\n`);
+    await eventually(async () => (await gauge("configuration_refused")) === 1);
+    await eventually(async () => ((await gauge("backup_time_seconds")) ?? 0) >= before);
+    writeFileSync(CONFIG_FILE, lines);
+    await eventually(async () => (await gauge("configuration_refused")) === 0);
     expect(await stop(served)).toBe(0);
   });
 

@@ -16,7 +16,7 @@ const MAX_MODELS = 20;
 /**
  * @typedef {object} Server
  * @property {string} [name] only if there are several
- * @property {"ok" | "unreachable"} status
+ * @property {"ok" | "failing" | "unreachable"} status
  * @property {number} latency_ms
  * @property {string[]} [models]
  * @property {{ code: string, message: string }} [error]
@@ -91,7 +91,9 @@ function healthTemplate(health, setDrain) {
           ? html`<span class="tag good">ok</span> ${servers.length === 1 ? "It answers." : "All of them answer."}`
           : health.status === "degraded"
             ? html`<span class="tag bad">degraded</span> Some do not answer; the others take their requests.`
-            : html`<span class="tag bad">unreachable</span> ${servers.length === 1 ? "It does" : "They do"} not answer: requests fail.`
+            : health.status === "failing"
+              ? html`<span class="tag bad">failing</span> ${servers.length === 1 ? "It answers" : "They answer"}, but not with usable answers: requests fail.`
+              : html`<span class="tag bad">unreachable</span> ${servers.length === 1 ? "It does" : "They do"} not answer: requests fail.`
       }
       <span class="note">A turn waits up to ${duration(health.recovery.foreground_ms)} for one to come back, in the background up to ${duration(health.recovery.background_ms)}.</span>
     </p>

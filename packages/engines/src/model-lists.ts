@@ -3,7 +3,8 @@ import { pause } from "@responses-edge/turn/contract/pause";
 import { DIALECTS, dialectOfOwner, dialectsOfOwners } from "./dialects/all.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import { probedDialect } from "./dialects/probes.ts";
-import { answeredStatus, type ModelServer, type RequestOptions, statusOf } from "./model-server.ts";
+import { answeredStatus, type ModelServer, type RequestOptions } from "./model-server.ts";
+import { noteUnusable, statusOf } from "./server-status.ts";
 import { kindUnknown, malformedAnswer } from "./upstream-faults.ts";
 
 /** The kinds of the model servers, and the models that each lists, as this isolate knows them. */
@@ -218,6 +219,7 @@ export async function learnDialect(server: ModelServer, signal: AbortSignal, wit
     signal.throwIfAborted();
     question.failed += 1;
     question.fault = fault;
+    if (fault instanceof ApiError) noteUnusable(server, fault);
     throw fault;
   } finally {
     question.since = undefined;

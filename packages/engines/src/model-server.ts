@@ -1,6 +1,7 @@
 import { type ReadBounds, ReadFault, readBoundedText } from "@responses-edge/bounded-io/body";
 import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/outgoing-fetch/socket";
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { noteAnswer, sawDown, sawNoAnswer, statusOf } from "./server-status.ts";
 import type { ModelServerConfig, ServerBounds } from "./settings.ts";
 import {
   connectionLost,
@@ -131,18 +132,20 @@ export class ModelServer {
     } catch {
       if (signal.aborted) throw signal.reason;
       if (abort.signal.aborted && !isGone) {
-        if (!isAside) sawNoAnswer(this.baseUrl);
+        if (!isAside) sawNoAnswer(this);
         throw timedOut("did not answer", withinMs);
       }
-      if (!isAside) sawDown(this.baseUrl);
+      if (!isAside) sawDown(this);
       throw unreachable();
     } finally {
       clearTimeout(timer);
     }
-    statusOf(this.baseUrl).unansweredSince = undefined;
+    const status = statusOf(this.baseUrl);
+    status.unansweredSince = undefined;
     this.#requests.set(response, abort);
     if (!response.ok) throw await this.#errorOf(response, signal, isPassedOn ? toPassedError : toFaultError);
-    statusOf(this.baseUrl).downSince = undefined;
+    status.downSince = undefined;
+    if (status.logged !== undefined) noteAnswer(this);
     return response;
   }
 
@@ -177,7 +180,7 @@ export class ModelServer {
     }
     const error = toError(response.status, fault, response.headers.get("retry-after"));
     statuses.set(error, response.status);
-    if (error.code === ENGINE_DEAD) sawDown(this.baseUrl);
+    if (error.code === ENGINE_DEAD) sawDown(this);
     return error;
   }
 
@@ -235,7 +238,7 @@ export class ModelServer {
       abort.abort();
     }
     status.health = { isGone, at: Date.now() };
-    if (isGone) sawDown(this.baseUrl);
+    if (isGone) sawDown(this);
     return isGone;
   }
 
@@ -351,46 +354,3 @@ class CommentFilter {
 const LINE_FEED = 10;
 const CARRIAGE_RETURN = 13;
 const COLON = 58;
-
-/**
- * The state of model servers as this isolate knows it, by URL. Plain data that all its requests may read and write: no
- * request may wait for a promise of another.
- */
-
-interface Status {
-  /** Unix milliseconds; absent while the server answers. */
-  downSince?: number;
-  /** When it was last seen down. */
-  downAt?: number;
-  /** Unix milliseconds; absent while it answers, or cannot be reached. Streams that it has begun go on: it may be busy. */
-  unansweredSince?: number;
-  /** The last answer of its `/health`, and when it came. */
-  health?: { isGone: boolean; at: number };
-  /** When a request last began to ask. */
-  askedAt?: number;
-  /** When it was last seen down, or broke off a stream: another server may have its URL since. Unix milliseconds. */
-  doubtedAt?: number;
-}
-
-const servers = new Map<string, Status>();
-
-export function statusOf(baseUrl: string): Status {
-  const known = servers.get(baseUrl);
-  if (known) return known;
-  const status: Status = {};
-  servers.set(baseUrl, status);
-  return status;
-}
-
-/** Notes that the server is unreachable, or says that it is gone. */
-export function sawDown(baseUrl: string): void {
-  const status = statusOf(baseUrl);
-  status.downAt = Date.now();
-  status.doubtedAt = status.downAt;
-  status.downSince ??= status.downAt;
-}
-
-/** Notes that the server has left a request without an answer for too long. */
-export function sawNoAnswer(baseUrl: string): void {
-  statusOf(baseUrl).unansweredSince ??= Date.now();
-}

@@ -13,8 +13,8 @@ import {
 } from "./model-lists.ts";
 import { learnModels, serves } from "./model-names.ts";
 import type { ModelServer } from "./model-server.ts";
-import { statusOf } from "./model-server.ts";
 import { routed } from "./routes.ts";
+import { statusOf } from "./server-status.ts";
 import { GPT_OSS, type ModelSettings } from "./settings.ts";
 import type { Upstream } from "./upstream.ts";
 

@@ -21,6 +21,7 @@ import {
   retryBudget,
   takeRetry,
 } from "./pool/server-load.ts";
+import { logState, statusOf } from "./server-status.ts";
 import type { UpstreamConfig } from "./settings.ts";
 import { mayServeTenants } from "./tenant-separation.ts";
 import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
@@ -245,6 +246,7 @@ export class Upstream {
         throw malformedAnswer();
       }
       noteSuccess(load.record);
+      if (statusOf(server.baseUrl).logged === "ejected") logState(server, undefined);
       answers.set(response, { server, leave });
       return response;
     } catch (error) {
@@ -357,7 +359,7 @@ export class Upstream {
 
   #noteFailure(server: ModelServer): void {
     const records = this.servers.map(({ config }) => loadOf(config).record);
-    noteFailure(loadOf(server.config).record, records, Date.now());
+    if (noteFailure(loadOf(server.config).record, records, Date.now())) logState(server, "ejected");
   }
 
   #giveUp(server: ModelServer): void {

@@ -2,7 +2,8 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { isJson } from "@responses-edge/responses-api/json";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { FinishReason, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
-import type { RequestOptions } from "./model-server.ts";
+import type { ModelServer, RequestOptions } from "./model-server.ts";
+import { noteUnusable, noteUsable, statusOf } from "./server-status.ts";
 import { answerAborted, connectionLost } from "./upstream-faults.ts";
 
 /**
@@ -164,12 +165,13 @@ export interface AnswerReader {
 
 /**
  * The deltas of a streamed answer, for each read those that it has completed. Earlier deltas count, even if a fault comes in the same read.
- * Throws the fault of a payload, and the 502 of a stream that ends before its finish reason.
+ * Throws the fault of a payload, and the 502 of a stream that ends before its finish reason. The server's state has whether it was usable.
  */
 export async function* streamedAnswer(
   reads: AsyncIterable<Uint8Array>,
   reader: AnswerReader,
   signal: AbortSignal,
+  server: ModelServer,
 ): AsyncGenerator<ModelDelta[]> {
   const decoder = new SseDecoder();
   try {
@@ -183,15 +185,23 @@ export async function* streamedAnswer(
     }
   } catch (error) {
     // The answer is complete; only its usage may be missing.
-    if (!reader.isFinished || signal.aborted) throw error;
+    if (signal.aborted) throw error;
+    if (!reader.isFinished) throw unusable(server, error);
   }
   const deltas: ModelDelta[] = [];
   const fault = reader.isOver ? undefined : await reader.readAll(decoder.end(), deltas);
   reader.end(deltas);
   if (deltas.length > 0) yield deltas;
-  if (fault) throw fault;
+  if (fault) throw unusable(server, fault);
   // Some versions end without `[DONE]`; without a finish reason the answer is incomplete.
-  if (!reader.isFinished) throw connectionLost();
+  if (!reader.isFinished) throw unusable(server, connectionLost());
+  if (statusOf(server.baseUrl).unusable) noteUsable(server);
+}
+
+/** Notes that an answer cannot be used. Gives its fault. */
+export function unusable(server: ModelServer, fault: unknown): unknown {
+  if (fault instanceof ApiError) noteUnusable(server, fault);
+  return fault;
 }
 
 /** 502: the upstream's stream is not what vLLM sends. */

@@ -15,7 +15,7 @@ export interface Instrument {
 export interface Gauge {
   name: string;
   /** The unit in Prometheus' form, after the name. */
-  unit?: "bytes";
+  unit?: "bytes" | "seconds";
   description: string;
 }
 

@@ -7,6 +7,10 @@ const serverHealth = {
   latency_ms: z.number().min(0),
   models: z.array(z.string()).optional(),
   error: z.object({ code: z.string(), message: z.string() }).optional(),
+  failing_since: z
+    .string()
+    .optional()
+    .describe("ISO 8601. It lists its models, but has given only unusable answers since then."),
   down_since: z.string().nullable().describe("ISO 8601."),
   separates_tenants: z
     .boolean()
@@ -31,13 +35,13 @@ const serverHealth = {
 
 export const upstreamHealth = z.object({
   ...serverHealth,
-  status: z.enum(["ok", "degraded", "unreachable"]),
+  status: z.enum(["ok", "degraded", "failing", "unreachable"]),
   recovery: z.object({ background_ms: z.number(), foreground_ms: z.number() }),
   servers: z
     .array(
       z.object({
         ...serverHealth,
-        status: z.enum(["ok", "unreachable"]),
+        status: z.enum(["ok", "failing", "unreachable"]),
         name: z.string(),
         draining: z.boolean(),
         weight: z.number().describe("Its share of the conversations, relative to the others'."),

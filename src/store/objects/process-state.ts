@@ -35,12 +35,18 @@ export function noteDisk(disk: DiskState): void {
   processState.isDiskClosed = disk !== "ok";
 }
 
-/** Measures of this process that a Worker cannot take, and its launcher does. Bytes. */
+/** Measures of this process that a Worker cannot take, and its launcher does. */
 export interface ProcessMeasures {
-  /** Free on the data folder's disk. */
+  /** Free on the data folder's disk. Bytes. */
   freeDisk?: number;
-  /** Resident memory; only known on Linux. */
+  /** Resident memory; only known on Linux. Bytes. */
   memory?: number;
+  /** The end of the server's own certificate, Unix milliseconds. */
+  certificateEnd?: number | undefined;
+  /** When the newest backup of the data folder began, Unix milliseconds. */
+  backupAt?: number | undefined;
+  /** The configuration file has errors, and has no effect. Undefined without a file. */
+  isFileRefused?: boolean | undefined;
 }
 
 /** An object that has failed, as the launcher gets it. */

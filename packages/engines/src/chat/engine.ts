@@ -33,7 +33,7 @@ import {
   WITHOUT_TEMPLATES,
   windowNotTold,
 } from "../upstream-faults.ts";
-import { deliveryOf, streamedAnswer } from "../vllm-stream.ts";
+import { deliveryOf, streamedAnswer, unusable } from "../vllm-stream.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
@@ -243,10 +243,10 @@ export class ChatEngine implements Engine {
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
     if (type.includes("text/event-stream")) {
-      return streamedAnswer(this.#upstream.reads(response, signal), reader, signal);
+      return streamedAnswer(this.#upstream.reads(response, signal), reader, signal, this.#upstream.server);
     }
     await response.body?.cancel();
-    throw malformedAnswer();
+    throw unusable(this.#upstream.server, malformedAnswer());
   }
 
   /** Takes note of an answer that had thoughts or calls in its text. */

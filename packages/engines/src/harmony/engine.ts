@@ -32,7 +32,7 @@ import { refuseBadFormats } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";
 import type { Upstream } from "../upstream.ts";
 import { malformedAnswer } from "../upstream-faults.ts";
-import { deliveryOf, streamedAnswer } from "../vllm-stream.ts";
+import { deliveryOf, streamedAnswer, unusable } from "../vllm-stream.ts";
 import { Completion } from "./completion.ts";
 import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -121,10 +121,10 @@ export class HarmonyEngine implements Engine {
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, completion, signal);
     if (type.includes("text/event-stream")) {
-      return streamedAnswer(this.#upstream.reads(response, signal), completion, signal);
+      return streamedAnswer(this.#upstream.reads(response, signal), completion, signal, this.#upstream.server);
     }
     await response.body?.cancel();
-    throw malformedAnswer();
+    throw unusable(this.#upstream.server, malformedAnswer());
   }
 
   /** Always possible: the model continues after its exact tokens. A grammar cannot be resumed. */

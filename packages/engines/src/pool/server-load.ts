@@ -122,16 +122,17 @@ export function noteSuccess(record: Record): void {
   record.failures = 0;
 }
 
-/** Notes a failure of one of a pool's servers; `records` are those of all of them. */
-export function noteFailure(record: Record, records: readonly Record[], now: number): void {
+/** Notes a failure of one of a pool's servers; `records` are those of all of them. True if the server is ejected by it. */
+export function noteFailure(record: Record, records: readonly Record[], now: number): boolean {
   record.failures += 1;
-  if (record.failures < MAX_FAILURES || isEjected(record, now)) return;
+  if (record.failures < MAX_FAILURES || isEjected(record, now)) return false;
   const ejected = records.filter((other) => isEjected(other, now)).length;
-  if (ejected >= Math.max(1, Math.floor(MAX_EJECTED_SHARE * records.length))) return;
+  if (ejected >= Math.max(1, Math.floor(MAX_EJECTED_SHARE * records.length))) return false;
   const calmFor = Math.max(0, now - record.ejectedUntil);
   record.ejections = Math.max(0, record.ejections - Math.floor(calmFor / INTERVAL_MS)) + 1;
   record.ejectedUntil = now + Math.min(MAX_EJECTION_MS, EJECTION_MS * record.ejections);
   record.failures = 0;
+  return true;
 }
 
 /**

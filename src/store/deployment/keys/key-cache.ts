@@ -9,9 +9,9 @@ import {
   storageOf,
 } from "../../../contract/grants.ts";
 import type { Env } from "../../../env.ts";
-import type { Stub } from "../../objects/objects.ts";
 import type { OtherWorker } from "../../objects/workers.ts";
 import { isMinted, isMintedForm, keyHash } from "./api-keys.ts";
+import { askDirectory } from "./directory-state.ts";
 import type { KeyRecord } from "./key-store.ts";
 import { noteOverridesVersion } from "./live-config.ts";
 
@@ -158,7 +158,9 @@ export class KeyCache {
   /** Rejects with `NoSuchKey` if the key does not exist (any more), which is remembered. */
   async #look(hash: string): Promise<KnownKey> {
     const at = Date.now();
-    const { mint, key, overridesVersion } = await this.#ask((directory) => directory.lookUp(hash));
+    const { mint, key, overridesVersion } = await askDirectory(this.#directories, (directory) =>
+      directory.lookUp(hash),
+    );
     await this.#noteVersion(overridesVersion);
     this.#mint = { secret: mint, at };
     if (key) {
@@ -177,7 +179,9 @@ export class KeyCache {
     beside: (promise: Promise<unknown>) => void,
   ): Identity | Promise<Identity> {
     const look = async () => {
-      const { limits, overridesVersion } = await this.#ask((directory) => directory.lookUpTenant(who.tenant));
+      const { limits, overridesVersion } = await askDirectory(this.#directories, (directory) =>
+        directory.lookUpTenant(who.tenant),
+      );
       await this.#noteVersion(overridesVersion);
       return newIdentity(who, limits, null, this.#defaults);
     };
@@ -187,20 +191,6 @@ export class KeyCache {
   /** Forgets everything, after a change of keys or limits, so that it takes effect in this isolate at once. */
   forget(): void {
     for (const cache of [this.#known, this.#unknown, this.#tenants]) cache.clear();
-  }
-
-  async #ask<T>(question: (directory: Stub<"KEYS">) => Promise<T>): Promise<T> {
-    try {
-      return await question(this.#directories.getByName());
-    } catch (error) {
-      if (error instanceof ApiError) throw error;
-      throw new ApiError({
-        status: 503,
-        message: "API keys cannot be looked up at the moment. Please retry in a few seconds.",
-        code: "keys_unavailable",
-        headers: { "retry-after": "2" },
-      });
-    }
   }
 }
 

@@ -2,6 +2,7 @@ import { logLine } from "@responses-edge/bounded-io/json-text";
 import { configure, loadConfig, type Variables } from "../../../config/index.ts";
 import type { Overrides } from "../../../config/layers.ts";
 import type { Env } from "../../../env.ts";
+import { askDirectory } from "./directory-state.ts";
 
 /**
  * The administrators' configuration changes, as this isolate knows them. Each look-up of a key gives the directory's version, so
@@ -36,7 +37,7 @@ async function refreshOverrides(env: Variables & Pick<Env, "KEYS">): Promise<voi
   const { version = 0 } = known.get(env) ?? {};
   known.set(env, { version, askedAt: Date.now() });
   try {
-    const found = await env.KEYS.getByName().overrides(version);
+    const found = await askDirectory(env.KEYS, (directory) => directory.overrides(version));
     if (found) putInForce(env, found.version, JSON.parse(found.body) as Overrides);
   } catch {
     console.warn(logLine({ level: "warn", overrides_not_read: true }));
