@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
-import type { TextVariables } from "../../src/config/index.ts";
 
 /** The difference of two configurations in names only: values may be secrets. */
+
+type Variables = Readonly<Record<string, string | undefined>>;
 
 /** Entries of keys: what stands before the hash is the name of a tenant or an administrator. The text of a key has no name. */
 const KEY_ENTRY = /^\s*([^:\s]+):[0-9a-f]{64}(?::\S*)?\s*$/i;
@@ -11,7 +12,7 @@ const KEY_VARIABLES = ["API_KEYS", "ADMIN_KEY"];
  * The variables that differ, each with the entries of its list of keys, servers or other named things that were added, removed or
  * changed: `API_KEYS (acme added)`.
  */
-export function changesBetween(before: TextVariables, after: TextVariables): string[] {
+export function changesBetween(before: Variables, after: Variables): string[] {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
   return names.flatMap((name) => {
     const [had, has] = [before[name], after[name]];

@@ -25,7 +25,7 @@ export interface Configuration {
   /** The variables of the file; undefined without one. */
   file: TextVariables | undefined;
   /** All variables that the file itself has, those of the process included. */
-  written: TextVariables;
+  written: Readonly<Record<string, string>>;
   /** The variables of both. */
   all: TextVariables;
   /** Settings that may be errors, one per line. */

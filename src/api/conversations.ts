@@ -5,6 +5,7 @@ import { type ApiError, conversationNotFound, invalidRequest, notFound } from "@
 import { conversationId, newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, inputItem } from "@responses-edge/responses-api/items/registry";
 import { parse } from "@responses-edge/responses-api/validation-errors";
+import { untilEntered } from "@responses-edge/turn/contract/measurements";
 import { withItemIds } from "@responses-edge/turn/prompt";
 import { z } from "zod";
 import { checkMedia, checkRequestItems } from "../assembly/media-policy.ts";
@@ -88,9 +89,9 @@ export async function addConversationItems(
   const { conversationLockWaitMs } = caller.config;
   await noteHome(caller, home);
   const owner = caller.identity.storingKey;
-  const page = await ask(caller, id, (stub) =>
-    stub.addConversationItems(id, address.turn, added, randomUUID(), conversationLockWaitMs, owner),
-  );
+  const add = (stub: Stub<"HOME">) =>
+    stub.addConversationItems(id, address.turn, added, randomUUID(), conversationLockWaitMs, owner);
+  const page = await untilEntered(caller.observation?.measured, () => ask(caller, id, add));
   return shownItemPage(caller, unwrap(page), include);
 }
 
@@ -111,9 +112,8 @@ export async function retrieveConversationItem(
 /** Takes an item out, and gives the conversation. */
 export async function deleteConversationItem(caller: Caller, id: string, itemId: string): Promise<Conversation> {
   const { conversationLockWaitMs } = caller.config;
-  const result = await ask(caller, id, (home) =>
-    home.deleteConversationItem(id, itemId, randomUUID(), conversationLockWaitMs),
-  );
+  const remove = (home: Stub<"HOME">) => home.deleteConversationItem(id, itemId, randomUUID(), conversationLockWaitMs);
+  const result = await untilEntered(caller.observation?.measured, () => ask(caller, id, remove));
   const conversation = unwrap(result);
   if (!conversation) throw itemNotFound(id, itemId);
   return conversation;

@@ -12,6 +12,7 @@ import {
 } from "@responses-edge/responses-api/ids";
 import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/registry";
 import type { Tool } from "@responses-edge/responses-api/tools";
+import { untilEntered } from "@responses-edge/turn/contract/measurements";
 import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
 import type { z } from "zod";
 import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/affinity.ts";
@@ -334,7 +335,7 @@ export type ReadHistory = Omit<ReadPast, "input">;
 
 /** Does work that may have to wait for the new turn's conversation, under `ticket`. */
 export async function inQueue<T>(
-  { caller, address, abort }: Creation,
+  { caller, address, abort, conversation }: Creation,
   ticket: string,
   work: () => Promise<T>,
 ): Promise<T> {
@@ -342,7 +343,7 @@ export async function inQueue<T>(
     caller.waitUntil(caller.homes.ask(address.home, undefined, (home) => home.leaveConversation(ticket)));
   abort.signal.addEventListener("abort", leave, { once: true });
   try {
-    return await work();
+    return await (conversation ? untilEntered(caller.observation?.measured, work) : work());
   } finally {
     abort.signal.removeEventListener("abort", leave);
   }

@@ -68,6 +68,13 @@ export const HTTP_SERVER_REQUEST_DURATION: Instrument = {
   bounds: [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10],
 };
 
+export const CONVERSATION_WAIT: Instrument = {
+  name: "responses_edge.conversation.wait",
+  unit: "s",
+  description: "From a request to its entering the conversation to which it adds, or to its refusal.",
+  bounds: DURATIONS,
+};
+
 export const RESPONSES: Instrument = {
   name: "responses_edge.responses",
   unit: "{response}",
@@ -143,6 +150,7 @@ export const INSTRUMENTS: readonly Instrument[] = [
   SERVER_TIME_PER_OUTPUT_TOKEN,
   EXECUTE_TOOL_DURATION,
   HTTP_SERVER_REQUEST_DURATION,
+  CONVERSATION_WAIT,
   RESPONSES,
   CACHED_TOKENS,
   REASONING_TOKENS,

@@ -6,6 +6,7 @@ import {
   CLIENT_TIME_TO_FIRST_CHUNK,
   CLIENT_TOKEN_USAGE,
   CLIENTS_LEFT,
+  CONVERSATION_WAIT,
   EXECUTE_TOOL_DURATION,
   HTTP_SERVER_REQUEST_DURATION,
   REASONING_TOKENS,
@@ -43,6 +44,7 @@ function modelLabel({ model: { upstream }, isOperatorsModel }: MeasuredTurn): st
 
 export function recordMetrics(event: WideEvent, measured: Measurements, record: Record): void {
   recordHttp(event, record);
+  if (event.conversation_wait_ms !== undefined) record(CONVERSATION_WAIT, {}, event.conversation_wait_ms / 1000);
   if (!measured.turn || (event.transport !== "background" && !measured.end && measured.modelCalls.length === 0)) return;
   const model = modelLabel(measured.turn);
   const common = {

@@ -1,4 +1,13 @@
-import { attributes, Double, KIND, nanos, type OtlpSpan, STATUS_ERROR, type Trace } from "@responses-edge/otlp";
+import {
+  attributes,
+  Double,
+  KIND,
+  nanos,
+  newSpanId,
+  type OtlpSpan,
+  STATUS_ERROR,
+  type Trace,
+} from "@responses-edge/otlp";
 import type { Measurements, ModelCall, ToolCall } from "@responses-edge/turn/contract/measurements";
 import type { WideEvent } from "./wide-event.ts";
 
@@ -27,9 +36,10 @@ export function operationOf(engine: string | undefined): "chat" | "text_completi
 
 /** The spans, each as OTLP's JSON. */
 export function spansOf(source: SpanSource): string[] {
-  const { measured } = source;
+  const { measured, trace } = source;
   return [
     requestSpan(source),
+    ...(measured.conversation ? [conversationSpan(measured.conversation, trace)] : []),
     ...measured.modelCalls.map((call) => modelSpan(call, source)),
     ...measured.toolCalls.map((call) => toolSpan(call, source)),
   ].map((span) => JSON.stringify(span));
@@ -69,6 +79,19 @@ function requestSpan({ event, trace, begunAt, endedAt }: SpanSource): OtlpSpan {
       "responses_edge.client_left": event.client_left,
     }),
     status: isFault ? { code: STATUS_ERROR } : {},
+  };
+}
+
+/** The wait for a conversation, which takes one turn at a time. */
+function conversationSpan({ begunAt, endedAt }: NonNullable<Measurements["conversation"]>, trace: Trace): OtlpSpan {
+  return {
+    ...spanHead(trace, newSpanId(), trace.span),
+    name: "enter conversation",
+    kind: KIND.internal,
+    startTimeUnixNano: nanos(begunAt),
+    endTimeUnixNano: nanos(endedAt),
+    attributes: [],
+    status: {},
   };
 }
 

@@ -19,6 +19,7 @@ export interface WideEvent {
   error?: string;
   response_id?: string;
   conversation_id?: string;
+  conversation_wait_ms?: number;
   accept_ms?: number;
   first_token_ms?: number;
   total_ms: number;
@@ -68,7 +69,7 @@ export interface RequestFacts {
 }
 
 export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEvent {
-  const { turn, asked, end, trace, modelCalls, toolCalls, toolCounts } = measured;
+  const { turn, asked, end, trace, modelCalls, toolCalls, toolCounts, conversation } = measured;
   const error = facts.error ?? end?.error;
   const model = turn?.model ?? asked?.model;
   const tokens = end?.tokens ?? asked?.tokens;
@@ -95,6 +96,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     error,
     response_id: turn?.responseId,
     conversation_id: turn?.conversation,
+    conversation_wait_ms: conversation && conversation.endedAt - conversation.begunAt,
     accept_ms: since(facts.begunAt, accepted?.acceptedAt),
     first_token_ms: since(facts.begunAt, first?.firstChunkAt),
     total_ms: facts.endedAt - facts.begunAt,

@@ -584,6 +584,46 @@ describe("content", () => {
   });
 });
 
+describe("a conversation", () => {
+  it.each(["json", "background", "items"] as const)(
+    "that a request waits for is a span, a field and a metric: %s",
+    async (way) => {
+      const { id: conversation } = await gateway.openai.conversations.create();
+      const turn = { model: "simulator?tps=20", input: "One two three four five six.", conversation };
+      const first = await gateway.openai.responses.create({ ...turn, stream: true });
+      const events = first[Symbol.asyncIterator]();
+      const begun = (await events.next()).value;
+      const traceId = newTraceId();
+      const openai = gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(traceId) });
+      const items = [{ type: "message" as const, role: "user" as const, content: "Hello!" }];
+      const waiting =
+        way === "items"
+          ? openai.conversations.items.create(conversation, { items })
+          : openai.responses.create({ ...turn, background: way === "background" });
+      for (let next = await events.next(); !next.done; next = await events.next());
+      await waiting;
+      const holder = await eventOf(gateway, begun?.type === "response.created" ? begun.response.id : "");
+      const held = named(await wholeTrace(String(holder.trace_id), 3), "chat simulator?tps=20");
+      const [wait] = await eventually(() => {
+        const spans = spansIn(traceId).filter(({ name }) => name === "enter conversation");
+        return spans.length > 0 && spans;
+      });
+      expect(wait).toMatchObject({ kind: 1, status: 0 });
+      expect(wait?.end).toBeGreaterThanOrEqual(held.end);
+      const route = way === "items" ? "conversations/:id/items" : "responses";
+      const lines = gateway.logs().split("\n");
+      const line = lines.find((each) => each.includes(traceId) && each.includes(`"POST /v1/${route}"`));
+      expect(JSON.parse(line ?? "{}")).toMatchObject({ conversation_wait_ms: expect.any(Number) });
+      await eventually(async () => {
+        const metrics = await fetch(`${gateway.url}/metrics`, { headers: { authorization: "Bearer scrape-me" } });
+        return /^responses_edge_conversation_wait_seconds_count [1-9]/m.test(await metrics.text());
+      });
+      const { id } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!" });
+      expect(await eventOf(gateway, id)).not.toHaveProperty("conversation_wait_ms");
+    },
+  );
+});
+
 describe("attributes", () => {
   /** The conventions' attributes at the commits that docs/telemetry.md names, without those for content. */
   const KNOWN = new Set([
@@ -604,7 +644,7 @@ describe("attributes", () => {
       ...{ model: "simulator", input: "Hello!", top_p: 0.5, conversation: conversation.id },
     });
     const told = await eventOf(gateway, id);
-    const call = named(await wholeTrace(String(told.trace_id), 2), "chat simulator");
+    const call = named(await wholeTrace(String(told.trace_id), 3), "chat simulator");
     expect(call.attributes).toMatchObject({
       "gen_ai.conversation.id": conversation.id,
       "gen_ai.request.top_p": 0.5,

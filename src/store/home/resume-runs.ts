@@ -3,6 +3,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, type McpAccess } from "@responses-edge/responses-api/tools";
+import { untilEntered } from "@responses-edge/turn/contract/measurements";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import type { Turn, TurnResult } from "@responses-edge/turn/turn";
 import { whenDue } from "./deferred-runs.ts";
@@ -38,7 +39,8 @@ export function resumeRun(
   void forgiveProgress(home, run);
   launch(run, async () => {
     // The history is read under the lock, because another turn may hold it, and add to the conversation.
-    using _lease = run.spec.inConversation ? await home.acquireConversation() : undefined;
+    const entering = () => untilEntered(run.observation?.measured, () => home.acquireConversation());
+    using _lease = run.spec.inConversation ? await entering() : undefined;
     if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
     const { turn, fault } = turnOf(home, run);
     if (fault) return await turn.abandon({ status: "failed", error: fault }, run.settle);

@@ -25,6 +25,8 @@ export interface Measurements {
   asked: { model: Pick<Model, "name" | "upstream">; replica?: string; tokens?: Tokens } | undefined;
   /** How often a model call was repeated at another server because one could not answer. */
   failovers: number;
+  /** The time until the request had the conversation to which it adds, or was refused: other turns may have it before. */
+  conversation: { begunAt: number; endedAt: number } | undefined;
   /** Rows written to store the turn. */
   rowsWritten: number;
   /** How the turn ended. */
@@ -97,9 +99,20 @@ export function newMeasurements(trace?: Trace): Measurements {
     turn: undefined,
     asked: undefined,
     failovers: 0,
+    conversation: undefined,
     rowsWritten: 0,
     end: undefined,
   };
+}
+
+/** Does work that waits for a conversation, and measures it if measurements are wanted. Rejects as the work does. */
+export async function untilEntered<T>(measured: Measurements | undefined, work: () => Promise<T>): Promise<T> {
+  const begunAt = Date.now();
+  try {
+    return await work();
+  } finally {
+    if (measured) measured.conversation = { begunAt, endedAt: Date.now() };
+  }
 }
 
 /** Notes the beginning of a model call. The functions below fill the record that this gives. */
