@@ -604,12 +604,9 @@ describe("a conversation", () => {
       await waiting;
       const holder = await eventOf(gateway, begun?.type === "response.created" ? begun.response.id : "");
       const held = named(await wholeTrace(String(holder.trace_id), 3), "chat simulator?tps=20");
-      const [wait] = await eventually(() => {
-        const spans = spansIn(traceId).filter(({ name }) => name === "enter conversation");
-        return spans.length > 0 && spans;
-      });
+      const wait = await eventually(() => spansIn(traceId).find(({ name }) => name === "enter conversation"));
       expect(wait).toMatchObject({ kind: 1, status: 0 });
-      expect(wait?.end).toBeGreaterThanOrEqual(held.end);
+      expect(wait.end).toBeGreaterThanOrEqual(held.end);
       const route = way === "items" ? "conversations/:id/items" : "responses";
       const lines = gateway.logs().split("\n");
       const line = lines.find((each) => each.includes(traceId) && each.includes(`"POST /v1/${route}"`));
