@@ -134,10 +134,17 @@ it("are a 503 if the bucket fails, which leaves nothing half-written; pending de
   await eventually(() => piecesOf(tenant).length === 1);
 });
 
-it("are a 503 with a wrong key", async () => {
-  const other = await startWithKeys({ ...variables(), FILES_S3_SECRET_ACCESS_KEY: "another" });
+it.each([
+  ["with a wrong key", () => ({ FILES_S3_SECRET_ACCESS_KEY: "another" }), "was answered 403: "],
+  ["at an endpoint that is dead", () => ({ FILES_S3_ENDPOINT: "http://127.0.0.1:9" }), "failed: "],
+])("are a 503 %s; the log names the endpoint's host and the request, and no secret", async (_, wrong, why) => {
+  const set = { ...variables(), ...wrong() };
+  const other = await startWithKeys(set);
   const { value }: MadeKey = await makeKey(other, newTenant());
   await expect(upload(other.client({ apiKey: value }), "x")).rejects.toMatchObject({ status: 503 });
+  const { host } = new URL(set.FILES_S3_ENDPOINT);
+  await eventually(() => other.logs().includes(`"error":"Error: PUT at ${host} ${why}`));
+  expect(other.logs()).not.toContain(set.FILES_S3_SECRET_ACCESS_KEY);
   await other.close();
 });
 
