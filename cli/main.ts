@@ -5,6 +5,7 @@ import { type BackupResult, backup } from "./backup/backup.ts";
 import type { BucketFiles } from "./backup/backup-manifest.ts";
 import { durationOf, keepOf, nextBackup } from "./backup/backup-series.ts";
 import { restore } from "./backup/restore.ts";
+import { restoreObject } from "./backup/restore-object.ts";
 import { configSchema } from "./configuration/config-schema.ts";
 import { check } from "./configuration/configuration.ts";
 import { logFormat, readServeSettings } from "./configuration/serve-settings.ts";
@@ -34,7 +35,8 @@ Usage: responses-edge [COMMAND]
   backup DIR --keep N   Adds a backup to those in DIR, and removes all but the newest N; again and again with
                         --every 6h.
   restore DIR           Puts a backup, or the newest of those in DIR, into an empty data folder; another one of
-                        them with --at NAME.
+                        them with --at NAME. With --only CLASS/ID.sqlite only that object, into a folder that has
+                        the others and is not served.
   config-schema         Prints the JSON Schema of the file of CONFIG_FILE, for editors.
   reload                Has the server of this environment start another process in its place, of what is installed
                         and configured now.
@@ -58,6 +60,7 @@ interface Options {
   every?: string | undefined;
   at?: string | undefined;
   repair?: boolean | undefined;
+  only?: string | undefined;
 }
 
 interface Command {
@@ -91,7 +94,14 @@ const COMMANDS: Readonly<Record<string, Command>> = {
       return makeSeries(into, series);
     },
   },
-  restore: { arguments: 1, options: ["at"], run: ([from], { at }) => bringBack(from, at) },
+  restore: {
+    arguments: 1,
+    options: ["at", "only"],
+    run: ([from], { at, only }) => {
+      if (!from) throw new Refusal(EXIT.usage, "restore needs a backup's folder: `responses-edge restore DIR`.");
+      return only === undefined ? bringBack(from, at) : bringBackOne({ from, at, only });
+    },
+  },
   doctor: {
     arguments: 1,
     options: ["repair"],
@@ -142,8 +152,13 @@ function refuseDamaged({ damaged }: Pick<BackupResult, "damaged">): void {
   throw new Refusal(EXIT.damaged, `These objects are damaged and are not in the backup: ${damaged.join(", ")}.`);
 }
 
-async function bringBack(from: string | undefined, at: string | undefined): Promise<void> {
-  if (!from) throw new Refusal(EXIT.usage, "restore needs a backup's folder: `responses-edge restore DIR`.");
+async function bringBackOne(chosen: { from: string; at: string | undefined; only: string }): Promise<void> {
+  const { file, startedAt, quarantined } = await restoreObject({ ...chosen, data: dataFolder() });
+  const before = quarantined === undefined ? "" : ` The file that was there is ${quarantined}.`;
+  tell(`Restored ${file} of ${startedAt}.${before}`, { file, backup_started_at: startedAt, quarantined });
+}
+
+async function bringBack(from: string, at: string | undefined): Promise<void> {
   const { folder, startedAt, ...made } = await restore({ from, at, data: dataFolder() });
   const message = `Restored ${made.objects} objects (${inMb(made.bytes)}) of ${startedAt} into ${folder}.`;
   const beside = inBucketsText(made.inBuckets, "are read from the bucket that FILES_S3_BUCKET names");
@@ -204,6 +219,7 @@ function parse(args: readonly string[]) {
         keep: { type: "string" },
         every: { type: "string" },
         at: { type: "string" },
+        only: { type: "string" },
         repair: { type: "boolean" },
       },
     });

@@ -11,7 +11,7 @@ import {
   writeFileSync,
   writeSync,
 } from "node:fs";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -226,6 +226,32 @@ it("goes into quarantine while the server serves, and its data is unknown then",
   expect(served.output().match(/"event":"object_quarantined"/g)).toHaveLength(1);
   // With its write-ahead log.
   expect(readdirSync(join(data, "quarantine", HOMES))).toContainEqual(expect.stringMatching(/^[0-9a-f]{64}\.sqlite\./));
+  await stop(served);
+});
+
+it("comes back alone from a backup, with its alarm; the file that was there is in quarantine", async () => {
+  const data = copied();
+  const copy = join(newFolder(), "copy");
+  expect((await run({ STATE_DIRECTORY: whole }, ["backup", copy]))[0]).toBe(0);
+  const files = [...filesOf(data, "Home").slice(0, 1), ...filesOf(data, "KeyDirectory")];
+  for (const file of files) overwrite(file, 1);
+  const before = alarmsIn(data);
+  expect((await run({}, ["doctor", data, "--repair"]))[0]).toBe(0);
+  expect(alarmsIn(data)).toHaveLength(1);
+  const restored = (only: string, at = data) => run({ STATE_DIRECTORY: at }, ["restore", copy, "--only", only]);
+  for (const file of files) {
+    const only = `${basename(dirname(file))}/${basename(file)}`;
+    expect(await restored(only)).toEqual([0, expect.stringContaining(`Restored ${file} of 20`)]);
+  }
+  expect(alarmsIn(data)).toEqual(before);
+  // Again: the file is there.
+  const only = `${HOMES}/${basename(files[0] ?? "")}`;
+  expect(await restored(only)).toEqual([0, expect.stringContaining(`The file that was there is ${data}/quarantine/`)]);
+  expect(await restored(`${HOMES}/${LIST}`)).toEqual([64, expect.stringContaining("has no object")]);
+  expect((await diagnose(data, false)).findings).toEqual([]);
+  const { served, openai } = await serve(data);
+  for (const id of ids) expect(await openai.responses.retrieve(id)).toMatchObject({ id });
+  expect(await restored(only)).toEqual([75, expect.any(String)]);
   await stop(served);
 });
 
