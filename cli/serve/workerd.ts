@@ -13,7 +13,7 @@ import { compatibility } from "./installation.ts";
  */
 export function modulesOf(bundle: string, folder = ""): string {
   const names = readdirSync(bundle);
-  const data = names.filter((name) => name.endsWith(".tiktoken"));
+  const data = names.filter((name) => /\.(tiktoken|bin)$/.test(name));
   const wasm = names.filter((name) => name.endsWith(".wasm"));
   // The names of files that wrangler's rules took out of the bundle begin with a hash.
   const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));

@@ -1,20 +1,24 @@
 /**
+ * Writes `dist/cmaps.bin`, pdf.js' character maps in one file: the length of an index (32 bits, big endian), the index (JSON: the length of each map, by its
+ * name), and the maps.
+ *
  * Writes `dist/pdfjs.js`: unpdf's build of pdf.js as a function that makes a reader of its own for each file, with a budget in the places that a hostile file can make
  * run on. pdf.js has no bound of its own on what streams expand to or on how long it reads, and it gives way by the clock, which stands still in a Worker. Any Node
  * that wrangler runs on runs this.
  */
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
-const target = fileURLToPath(new URL("dist/pdfjs.js", import.meta.url));
-
 /**
- * `budget` is what is left for the file that is read: `src/pdf.ts` sets it. Once it has run out, the reader finds the end of the file wherever it reads on: it
+ * `budget` is what is left for the file that is read: `src/pdf.ts` sets it, and the numbers of images and of faults that the reader finds and passes over. Once it has run out, the reader finds the end of the file wherever it reads on: it
  * passes over many errors and tries again.
  */
 const BEGINNING = `import { Inflate } from "fflate";
 export function newReader() {
-const budget = { bytes: 0, tokens: 0, giveWay: () => undefined };
+const budget = { bytes: 0, tokens: 0, images: 0, faults: 0, giveWay: () => undefined };
+const $warned = (warning) => {
+  if (/^(getTextContent|getContentStream|loadFont|ensureStateFont|readToUnicode)[ :]/.test(warning)) budget.faults += 1;
+};
 const $spend = (bytes, tokens) => {
   budget.bytes -= bytes;
   budget.tokens -= tokens;
@@ -75,6 +79,9 @@ const CHANGES = [
   // Ranges of character maps, which may name millions of codes each.
   ["mapCidRange(e,t,n){if(", "mapCidRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],
   ["mapBfRange(e,t,n){if(", "mapBfRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],
+  // Images on a page whose text is read, and parts of it that cannot be read.
+  ["if(_.name!==`Form`){D.set(h,m.objId,!0)", "if(_.name!==`Form`){budget.images+=1,D.set(h,m.objId,!0)"],
+  ["function warn$1(e){", "function warn$1(e){$warned(e);"],
   ["this.checked=0,this.endTime<=Date.now())", "this.checked=0,!0)"],
   ["enqueueChunk(!0),Promise.all([t,o.ready])", "enqueueChunk(!0),Promise.all([t,o.ready,budget.giveWay()])"],
 ];
@@ -87,20 +94,23 @@ export function buildPdfReader() {
     return text.replace(from, () => to);
   }, source);
   if (!EXPORTS.test(changed)) throw new Error("unpdf has changed: its exports are not at its end.");
-  const text = BEGINNING + changed.replace(EXPORTS, () => ";") + END;
-  if (text === written()) return;
-  mkdirSync(fileURLToPath(new URL("dist", import.meta.url)), { recursive: true });
-  // Another process may read it meanwhile.
-  writeFileSync(`${target}.${process.pid}`, text);
-  renameSync(`${target}.${process.pid}`, target);
+  write("pdfjs.js", Buffer.from(BEGINNING + changed.replace(EXPORTS, () => ";") + END));
+  const maps = new URL("cmaps/", import.meta.resolve("pdfjs-dist/package.json"));
+  const names = readdirSync(maps).filter((name) => name.endsWith(".bcmap"));
+  const bytes = names.map((name) => readFileSync(new URL(name, maps)));
+  const index = Buffer.from(JSON.stringify(Object.fromEntries(names.map((name, at) => [name, bytes[at].length]))));
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(index.length);
+  write("cmaps.bin", Buffer.concat([length, index, ...bytes]));
 }
 
-function written() {
-  try {
-    return readFileSync(target, "utf8");
-  } catch {
-    return undefined;
-  }
+/** Writes a file, unless it is there. Another process may read it meanwhile. */
+function write(name, bytes) {
+  const target = fileURLToPath(new URL(`dist/${name}`, import.meta.url));
+  if (existsSync(target) && readFileSync(target).equals(bytes)) return;
+  mkdirSync(fileURLToPath(new URL("dist", import.meta.url)), { recursive: true });
+  writeFileSync(`${target}.${process.pid}`, bytes);
+  renameSync(`${target}.${process.pid}`, target);
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) buildPdfReader();

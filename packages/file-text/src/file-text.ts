@@ -84,8 +84,9 @@ function isPdf(bytes: Uint8Array): boolean {
   if (beginsWith(bytes, "%PDF-")) return true;
   const head = latin1(bytes.subarray(0, PDF_HEADER_WITHIN));
   const at = head.indexOf("%PDF-");
-  // A text may speak of it.
-  return at > 0 && head.slice(at).search(/%PDF-\d\.\d[\r\n]/) === 0 && !/[A-Za-z]{3}/.test(head.slice(0, at));
+  if (at <= 0 || head.slice(at).search(/%PDF-\d\.\d[\r\n]/) !== 0) return false;
+  // A text may speak of it. Mail programs have left their headers before it.
+  return !/[A-Za-z]{3}/.test(head.slice(0, at)) || latin1(bytes.subarray(-PDF_HEADER_WITHIN)).includes("startxref");
 }
 
 function isArchive(bytes: Uint8Array): boolean {

@@ -1,9 +1,13 @@
 /// <reference path="./pdfjs.d.ts" />
 
 import type { LongWork } from "@responses-edge/bounded-io/long-work";
+import { CharacterMaps } from "./character-maps.ts";
 import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
+import { joinLines, PageLayout } from "./pdf-layout.ts";
 import type { TextPage } from "./text-page.ts";
 
+type PdfDocument = Awaited<ReturnType<PdfReader["getDocument"]>["promise"]>;
+type Annotation = Awaited<ReturnType<Awaited<ReturnType<PdfDocument["getPage"]>>["getAnnotations"]>>[number];
 type PdfReader = ReturnType<typeof import("../dist/pdfjs.js")["newReader"]>;
 
 /** Reading a token of PDF syntax takes about a microsecond. */
@@ -14,6 +18,10 @@ const UNITS_PER_PAGE = 3_000;
 
 /** Expanding a kilobyte takes about ten microseconds. */
 const UNITS_PER_BYTE = 0.01;
+
+/** What a page says of itself where not all of it is text, or can be read. */
+const NO_TEXT = "[This page has no text: it is an image.]";
+const UNREAD = "[A part of this page cannot be read.]";
 
 /**
  * Readers that have come to the end of their files: making one takes some milliseconds. One that is given up is not among
@@ -40,6 +48,10 @@ export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: Long
   await work.spend(bytes.length * UNITS_PER_BYTE);
   // The reader detaches the bytes from their owner.
   const options = {
+    BinaryDataFactory: CharacterMaps,
+    cMapUrl: "cmaps/",
+    cMapPacked: true,
+    useWorkerFetch: false,
     disableFontFace: true,
     useSystemFonts: false,
     isEvalSupported: false,
@@ -61,12 +73,19 @@ export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: Long
     if (file.numPages > limits.maxPages)
       throw new UnreadableFile("too_large", `The file has more than ${limits.maxPages} pages.`);
     let hasText = false;
+    /** Pages without text so far. */
+    let untold: TextPage[] = [];
     for (let number = 1; number <= file.numPages; number++) {
       const page = await bounded(() => pageText(file, number, text));
       await work.spend(UNITS_PER_PAGE);
-      if (page === "") continue;
-      hasText = true;
-      yield { page: number, text: page };
+      const { images, faults } = reader.budget;
+      const why = faults > 0 ? UNREAD : page === "" && images > 0 ? NO_TEXT : "";
+      if (why !== "") untold.push({ page: number, text: page === "" ? why : `${page}\n${why}` });
+      else if (page !== "") untold.push({ page: number, text: page });
+      hasText ||= page !== "";
+      if (!hasText) continue;
+      yield* untold;
+      untold = [];
     }
     if (!hasText) {
       throw new UnreadableFile(
@@ -90,6 +109,8 @@ async function within<Result>(
 ): Promise<Result> {
   const { left } = expanded;
   const { maxPageTokens } = limits;
+  budget.images = 0;
+  budget.faults = 0;
   budget.bytes = left;
   budget.tokens = maxPageTokens;
   let spentUnits = 0;
@@ -124,25 +145,51 @@ function unreadable(error: unknown): UnreadableFile {
   return new UnreadableFile("invalid_file", "The PDF is damaged, or cut off: it cannot be read.");
 }
 
-async function pageText(
-  file: Awaited<ReturnType<PdfReader["getDocument"]>["promise"]>,
-  number: number,
-  allowance: Allowance,
-): Promise<string> {
+async function pageText(file: PdfDocument, number: number, allowance: Allowance): Promise<string> {
   const page = await file.getPage(number);
-  let text = "";
+  const layout = new PageLayout();
+  /** Texts without a place in a line. */
+  const notes: string[] = [];
   try {
     for await (const { items } of page.streamTextContent()) {
       for (const item of items) {
         if (!("str" in item)) continue;
-        const piece = item.hasEOL ? `${item.str}\n` : item.str;
-        allowance.take(piece.length);
-        text += piece;
+        allowance.take(item.str.length + 1);
+        layout.add(item);
       }
+    }
+    for (const annotation of await page.getAnnotations()) {
+      const text = textOfAnnotation(annotation);
+      if (text === "") continue;
+      const { rect, subtype, fieldName } = annotation;
+      allowance.take(text.length + 1);
+      // The target of a link follows its words.
+      const place = subtype === "Link" ? [rect[2] ?? 0, rect[1] ?? 0, rect[2] ?? 0, rect[3] ?? 0] : rect;
+      if (layout.addNote({ text, rect: place })) continue;
+      notes.push(subtype === "Widget" && fieldName ? `${fieldName}: ${text}` : text);
     }
   } finally {
     page.cleanup();
   }
   // A PDF may itself contain text that is not well-formed UTF-16, and U+0000.
-  return text.replaceAll("\0", "").toWellFormed().trim();
+  return [joinLines(layout.lines()), ...notes].join("\n").replaceAll("\0", "").toWellFormed().trim();
+}
+
+/** The text of what lies on a page: a field's value, a note, or where a link leads. */
+function textOfAnnotation({
+  subtype,
+  fieldType,
+  fieldValue,
+  checkBox,
+  radioButton,
+  contentsObj,
+  url,
+}: Annotation): string {
+  if (subtype === "Widget") {
+    if (checkBox || radioButton) return fieldValue && fieldValue !== "Off" ? "[x]" : "[ ]";
+    if (fieldType !== "Tx" && fieldType !== "Ch") return "";
+    return [fieldValue ?? []].flat().join(", ");
+  }
+  if (subtype === "Link") return url === undefined ? "" : `<${url}>`;
+  return contentsObj?.str ?? "";
 }

@@ -1,11 +1,30 @@
 /** The part of `dist/pdfjs.js` that is used here. */
 declare module "*/dist/pdfjs.js" {
   interface TextChunk {
-    items: ({ str: string; hasEOL: boolean } | { type: string })[];
+    items: ({ str: string; transform: number[]; width: number; height: number; dir: string } | { type: string })[];
+  }
+
+  /** What lies on a page: fields of forms, notes, links. */
+  interface Annotation {
+    subtype: string;
+    rect: number[];
+    fieldName?: string;
+    fieldType?: string | null;
+    fieldValue?: string | string[] | null;
+    checkBox?: boolean;
+    radioButton?: boolean;
+    contentsObj?: { str: string };
+    url?: string;
+  }
+
+  /** Gives data that pdf.js has in files. */
+  interface BinaryDataFactory {
+    fetch(file: { kind: string; filename: string }): Promise<Uint8Array>;
   }
 
   interface Page {
     streamTextContent(): ReadableStream<TextChunk>;
+    getAnnotations(): Promise<Annotation[]>;
     cleanup(): boolean;
   }
 
@@ -16,6 +35,10 @@ declare module "*/dist/pdfjs.js" {
 
   interface Options {
     data: Uint8Array;
+    BinaryDataFactory: new () => BinaryDataFactory;
+    cMapUrl: string;
+    cMapPacked: boolean;
+    useWorkerFetch: boolean;
     disableFontFace: boolean;
     useSystemFonts: boolean;
     isEvalSupported: boolean;
@@ -24,8 +47,17 @@ declare module "*/dist/pdfjs.js" {
   }
 
   interface Reader {
-    /** The rest of the file's budget, and a function that the reader awaits now and then. */
-    readonly budget: { bytes: number; tokens: number; giveWay: () => Promise<void> | undefined };
+    /**
+     * The rest of the file's budget, the numbers of images and of unreadable parts that it has passed over, and a function that the reader
+     * awaits now and then.
+     */
+    readonly budget: {
+      bytes: number;
+      tokens: number;
+      images: number;
+      faults: number;
+      giveWay: () => Promise<void> | undefined;
+    };
     getDocument(options: Options): { promise: Promise<PdfDocument>; destroy(): Promise<void> };
   }
 

@@ -1,0 +1,5 @@
+/** A module of bytes (wrangler.toml). */
+declare module "*.bin" {
+  const data: ArrayBuffer;
+  export default data;
+}
