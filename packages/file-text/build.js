@@ -79,6 +79,8 @@ const CHANGES = [
   // Ranges of character maps, which may name millions of codes each.
   ["mapCidRange(e,t,n){if(", "mapCidRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],
   ["mapBfRange(e,t,n){if(", "mapBfRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],
+  // Soft hyphens show which lines end in the middle of a word.
+  ["if(c.isInvisibleFormatMark)continue;", "if(c.isInvisibleFormatMark&&s.unicode.charCodeAt(0)!==173)continue;"],
   // Images on a page whose text is read, and parts of it that cannot be read.
   ["if(_.name!==`Form`){D.set(h,m.objId,!0)", "if(_.name!==`Form`){budget.images+=1,D.set(h,m.objId,!0)"],
   ["function warn$1(e){", "function warn$1(e){$warned(e);"],

@@ -11,7 +11,7 @@ export interface PlacedText {
   transform: readonly number[];
   /** Along the baseline. Points. */
   width: number;
-  /** Of the font. Points. */
+  /** The size of the font. Points. */
   height: number;
   dir: string;
 }

@@ -19,7 +19,7 @@ const UNITS_PER_PAGE = 3_000;
 /** Expanding a kilobyte takes about ten microseconds. */
 const UNITS_PER_BYTE = 0.01;
 
-/** What a page says of itself where not all of it is text, or can be read. */
+/** Pages end with these words where not all of them is text, or can be read. */
 const NO_TEXT = "[This page has no text: it is an image.]";
 const UNREAD = "[A part of this page cannot be read.]";
 

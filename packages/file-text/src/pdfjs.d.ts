@@ -4,7 +4,7 @@ declare module "*/dist/pdfjs.js" {
     items: ({ str: string; transform: number[]; width: number; height: number; dir: string } | { type: string })[];
   }
 
-  /** What lies on a page: fields of forms, notes, links. */
+  /** A field of a form, a note or a link on a page. */
   interface Annotation {
     subtype: string;
     rect: number[];

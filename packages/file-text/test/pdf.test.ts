@@ -1,6 +1,5 @@
 import { textOf } from "@responses-edge/file-text";
 import { describe, expect, it } from "vitest";
-import { joinLines } from "../src/pdf-layout.ts";
 import { contentPdf, pdfOf, streamOf } from "./corpus.ts";
 
 const read = async (bytes: Uint8Array) => {
@@ -72,7 +71,7 @@ describe("texts at different places of a page", () => {
   });
 });
 
-/** A page with what lies on it. */
+/** A page with annotations. */
 const withAnnotations = (texts: [number, number, string][], ...annotations: string[]) =>
   pdfOf([
     "<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [6 0 R] >> >>",
@@ -109,9 +108,16 @@ describe("what lies on a page", () => {
   });
 });
 
-it("words that a soft hyphen cuts at the end of a line are whole", () => {
-  const lines = ["an extra\u00ad", "ordinary co\u00adoperation"].map((text) => ({ text, isParagraph: false }));
-  expect(joinLines(lines)).toBe("an extraordinary cooperation");
+it("words that a soft hyphen cuts at the end of a line are whole", async () => {
+  const content = "BT /F2 10 Tf 72 700 Td (an extra\\001) Tj 0 -12 Td (ordinary co\\001operation) Tj ET";
+  const hyphenated = pdfOf([
+    "<< /Type /Catalog /Pages 2 0 R >>",
+    "<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+    "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding << /Differences [1 /softhyphen] >> >>",
+    "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F2 3 0 R >> >> /Contents 5 0 R >>",
+    streamOf(new TextEncoder().encode(content)),
+  ]);
+  expect(await read(hyphenated)).toBe("an extraordinary cooperation");
 });
 
 describe("what cannot be read is told", () => {
