@@ -5,7 +5,7 @@ import type { Dialect } from "./dialects/dialect.ts";
 import { certainDialect, learnDialect } from "./model-lists.ts";
 import { expectModel, noteRefused, watchModel } from "./model-names.ts";
 import { answeredStatus, type Body, type ModelServer, type RequestOptions } from "./model-server.ts";
-import { noteUnusable, noteUsable, statusOf } from "./server-status.ts";
+import { noteUnusable, noteUsable, STATUSES } from "./server-status.ts";
 import type { UpstreamConfig } from "./settings.ts";
 import { checkSeparation } from "./tenant-separation.ts";
 import { unsuited } from "./upstream-faults.ts";
@@ -60,7 +60,7 @@ export async function sendTo(
         )
       : await server.request(path, signal, sent, options);
     if (expectServed) await expectServed().catch((fault: unknown) => giveUp(server, response, fault));
-    if (options?.isPassedOn && statusOf(server.baseUrl).unusable) noteUsable(server);
+    if (options?.isPassedOn && STATUSES.get(server.baseUrl)?.unusable) noteUsable(server);
     return response;
   } catch (fault) {
     if ((options?.isTokenStream !== undefined || options?.isPassedOn) && fault instanceof ApiError && !signal.aborted) {

@@ -4,7 +4,7 @@ import { DIALECTS, dialectOfOwner, dialectsOfOwners } from "./dialects/all.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import { probedDialect } from "./dialects/probes.ts";
 import { answeredStatus, type ModelServer, type RequestOptions } from "./model-server.ts";
-import { noteUnusable, statusOf } from "./server-status.ts";
+import { noteUnusable, STATUSES } from "./server-status.ts";
 import { kindUnknown, malformedAnswer } from "./upstream-faults.ts";
 
 /** The kinds of the model servers, and the models that each lists, as this isolate knows them. */
@@ -144,7 +144,7 @@ function isAnswer(fault: unknown): boolean {
 
 /** Tells whether facts about a server may no longer hold: it was away since they were learnt, at `at`. */
 function isDoubted(baseUrl: string, at: number): boolean {
-  const { doubtedAt } = statusOf(baseUrl);
+  const doubtedAt = STATUSES.get(baseUrl)?.doubtedAt;
   return doubtedAt !== undefined && doubtedAt >= at;
 }
 

@@ -1,7 +1,7 @@
 import { type ReadBounds, ReadFault, readBoundedText } from "@responses-edge/bounded-io/body";
 import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/outgoing-fetch/socket";
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { noteAnswer, sawDown, sawNoAnswer, statusOf } from "./server-status.ts";
+import { noteAnswer, STATUSES, sawDown, sawNoAnswer, statusOf } from "./server-status.ts";
 import type { ModelServerConfig, ServerBounds } from "./settings.ts";
 import {
   connectionLost,
@@ -140,12 +140,11 @@ export class ModelServer {
     } finally {
       clearTimeout(timer);
     }
-    const status = statusOf(this.baseUrl);
-    status.unansweredSince = undefined;
+    const status = STATUSES.get(this.baseUrl);
+    if (status) status.unansweredSince = undefined;
     this.#requests.set(response, abort);
     if (!response.ok) throw await this.#errorOf(response, signal, isPassedOn ? toPassedError : toFaultError);
-    status.downSince = undefined;
-    if (status.logged !== undefined) noteAnswer(this);
+    if (status) noteAnswer(this);
     return response;
   }
 

@@ -45,6 +45,10 @@ interface Server {
 
 const servers = new Map<string, Status>();
 
+/** The states that were noted. A server without one is up. */
+export const STATUSES: ReadonlyMap<string, Status> = servers;
+
+/** The state of a server, which is made if there is none. */
 export function statusOf(baseUrl: string): Status {
   const known = servers.get(baseUrl);
   if (known) return known;
@@ -69,9 +73,11 @@ export function sawNoAnswer(server: Server): void {
   logState(server, "hanging");
 }
 
-/** Notes that a server which the log calls down or hanging has answered. */
+/** Notes that a server has answered, with a status of success. */
 export function noteAnswer(server: Server): void {
-  const { logged } = statusOf(server.baseUrl);
+  const status = statusOf(server.baseUrl);
+  status.downSince = undefined;
+  const { logged } = status;
   if (logged === "down" || logged === "hanging") logState(server, undefined);
 }
 

@@ -21,7 +21,7 @@ import {
   retryBudget,
   takeRetry,
 } from "./pool/server-load.ts";
-import { logState, statusOf } from "./server-status.ts";
+import { logState, STATUSES } from "./server-status.ts";
 import type { UpstreamConfig } from "./settings.ts";
 import { mayServeTenants } from "./tenant-separation.ts";
 import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
@@ -246,7 +246,7 @@ export class Upstream {
         throw malformedAnswer();
       }
       noteSuccess(load.record);
-      if (statusOf(server.baseUrl).logged === "ejected") logState(server, undefined);
+      if (STATUSES.get(server.baseUrl)?.logged === "ejected") logState(server, undefined);
       answers.set(response, { server, leave });
       return response;
     } catch (error) {

@@ -3,7 +3,7 @@ import { isJson } from "@responses-edge/responses-api/json";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { FinishReason, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import type { ModelServer, RequestOptions } from "./model-server.ts";
-import { noteUnusable, noteUsable, statusOf } from "./server-status.ts";
+import { noteUnusable, noteUsable, STATUSES } from "./server-status.ts";
 import { answerAborted, connectionLost } from "./upstream-faults.ts";
 
 /**
@@ -195,7 +195,7 @@ export async function* streamedAnswer(
   if (fault) throw unusable(server, fault);
   // Some versions end without `[DONE]`; without a finish reason the answer is incomplete.
   if (!reader.isFinished) throw unusable(server, connectionLost());
-  if (statusOf(server.baseUrl).unusable) noteUsable(server);
+  if (STATUSES.get(server.baseUrl)?.unusable) noteUsable(server);
 }
 
 /** Notes that an answer cannot be used. Gives its fault. */
