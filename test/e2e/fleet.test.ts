@@ -273,6 +273,8 @@ describe("a server in trouble", () => {
     const [model = ""] = models;
     const [ailing] = replicas as [Replica, ...Replica[]];
     ailing.trouble = trouble;
+    const ejections = () => fleet.logs().split('"state":"ejected"').length;
+    const ejectedBefore = ejections();
     for (const way of WAYS) {
       const created = models.flatMap((each) =>
         Array.from({ length: 4 }, (_, index) => create(fleet, way, { model: each, input: `${INPUT} ${way} ${index}` })),
@@ -287,6 +289,8 @@ describe("a server in trouble", () => {
     const before = ailing.asked.length;
     for (let turn = 0; turn < 12; turn += 1) await create(fleet, "json", { model, input: `${turn}` });
     expect(ailing.asked.length).toBeLessThanOrEqual(Math.max(5, before) + 5);
+    // One line of the log, not one for each request.
+    expect(ejections() - ejectedBefore).toBeLessThanOrEqual(1);
   });
 });
 
