@@ -14,6 +14,7 @@ import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import { expiryOf, type KeyPairFiles } from "./certificate.ts";
 import { endOf } from "./child-end.ts";
+import { closedPeers } from "./closed-peers.ts";
 import { watchDamage } from "./damage-watch.ts";
 import type { FileReadingSocket } from "./file-reading.ts";
 import {
@@ -220,6 +221,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       ...(await measuresOf(child.pid, storage)),
       ...(options.state && stateMeasures(options.state)),
       certificateEnd,
+      closedPeers: await closedPeers(child.pid, port),
     });
     const process = { measured, calls: () => callsOf(child.pid) };
     void untilHung(launcherSocket, process, probing.signal).then((hangs) => {

@@ -9,6 +9,7 @@ import type { Steering } from "@responses-edge/turn/steering";
 import type { Settle } from "@responses-edge/turn/turn";
 import { assembleTurn, type TurnHost } from "../assembly/assemble-turn.ts";
 import { readHistory } from "../store/home/history.ts";
+import { processState } from "../store/objects/process-state.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/objects/rpc.ts";
 import { containerFiles } from "../store/tenant/files/container-files.ts";
 import { searchStores } from "../store/tenant/vector-stores/store-searcher.ts";
@@ -72,6 +73,22 @@ export async function createResponse<Sink extends ClientSink>(
  * several tokens: the delay keeps that work away from the first tokens, and avoids it for short answers.
  */
 const WAKE_AFTER_MS = 25;
+
+/** How often a turn without a stream looks whether its client has closed the connection. Milliseconds. */
+const PEER_CHECK_MS = 1_000;
+
+/**
+ * Calls `onLeft` when the launcher has seen a client close its connection: no write shows that before the answer. Gives
+ * the timer, which belongs to the request: only its own code may end what it has begun.
+ */
+function watchPeer(peer: string, onLeft: () => void): ReturnType<typeof setInterval> {
+  // An older list may name an earlier connection of the same address and port.
+  const { measures: older } = processState;
+  return setInterval(() => {
+    const { measures } = processState;
+    if (measures !== older && measures.closedPeers?.includes(peer)) onLeft();
+  }, PEER_CHECK_MS);
+}
 
 /** Microseconds that making a turn and its prompt takes for each item, about. */
 const UNITS_PER_ITEM = 1;
@@ -150,10 +167,13 @@ async function runForeground<Sink extends ClientSink>(
   const owned = scope.move();
   const server = () => modelAccess.upstream.server.config.name;
   const isStored = request.store !== false;
+  const peer = sink ? undefined : caller.peer?.();
   foregroundTurns.set(id, { tenant: spec.tenant, model: spec.model.name, createdAt, isStored, server, abort });
+  const watch = peer === undefined ? undefined : watchPeer(peer, onLeft);
   const ended = running.then((result) => {
     owned.end(result);
     foregroundTurns.delete(id);
+    clearInterval(watch);
     const { policy } = caller.identity;
     if (policy?.logsContent) tellContent(config, policy, saidTurn(creation, result), { waitUntil, isBrief: false });
     return result;

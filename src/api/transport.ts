@@ -56,6 +56,8 @@ export interface Caller {
   keep?: ((turn: UnstoredTurn) => void) | undefined;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
+  /** Gives the client's end of the connection, as `closedPeers` of `cli/serve/closed-peers.ts` has it; undefined where it is unknown. */
+  peer?: (() => string | undefined) | undefined;
   /** The request's record in telemetry, if there is any. */
   observation?: Observation | undefined;
   /** Keeps the process alive for work after the answer. */

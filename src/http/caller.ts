@@ -43,6 +43,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     bodyLength: 0,
     clientSession,
     signal: context.req.raw.signal,
+    peer: () => peerOf(context.req.raw),
     observation: context.get("observation"),
     waitUntil,
     tell: (headers) => {
@@ -50,6 +51,14 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     },
     note: config.hasAdminApi ? noteOf(context, identity) : undefined,
   });
+}
+
+/** The client's end of a connection, as plain workerd tells it; undefined on Cloudflare. */
+function peerOf({ cf }: Request): string | undefined {
+  const { clientIp: peer } = (cf ?? {}) as { clientIp?: unknown };
+  if (typeof peer !== "string") return undefined;
+  // An IPv6 address has several forms.
+  return peer.startsWith("[") ? URL.parse(`tcp://${peer}`)?.host : peer;
 }
 
 /** The identity of the tenant's key. Throws the 403 of a root key, which belongs to no tenant. */

@@ -53,6 +53,23 @@ const workerdOf = (served: Served) => Number(workerdsOf(served)[0]);
 
 const portOf = (server: { address(): unknown }) => (server.address() as AddressInfo).port;
 
+it.each(["127.0.0.1", "::1"])("stops a JSON request whose client has left, at %s", async (HOST) => {
+  const served = await start({ ...least(), HOST, VLLM_IDLE_TIMEOUT_MS: "600000" });
+  const leaving = new AbortController();
+  const input = `Hello from ${HOST}!`;
+  const body = { model: "simulator?words=30&fault=stall:3", input, stream_interval: 1 };
+  const left = fetch(`${served.url}/v1/responses`, {
+    ...{ method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) },
+    signal: leaving.signal,
+  });
+  const seen = () => vllm.simulator.requests.findLast(({ body }) => JSON.stringify(body)?.includes(input));
+  await eventually(() => seen()?.deltasSent === 3);
+  leaving.abort();
+  await expect(left).rejects.toThrow();
+  await eventually(() => seen()?.state === "aborted");
+  expect(await stop(served)).toBe(0);
+});
+
 describe("its configuration", () => {
   it("needs keys, unless it permits anonymous access", async () => {
     const [code, output] = await run({ ...least(), ALLOW_ANONYMOUS: "" });

@@ -47,6 +47,8 @@ export interface ProcessMeasures {
   backupAt?: number | undefined;
   /** The configuration file has errors, and has no effect. Undefined without a file. */
   isFileRefused?: boolean | undefined;
+  /** Clients that have closed their connections (`cli/serve/closed-peers.ts`). */
+  closedPeers?: readonly string[];
 }
 
 /** An object that has failed, as the launcher gets it. */
