@@ -2,7 +2,7 @@ import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { type TextLimits, UnreadableFile } from "@responses-edge/file-text";
 import { imageFormatOf } from "@responses-edge/hosted-tools/image-generation";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { fileDataOf, type InputPart, isPlainText } from "@responses-edge/responses-api/items/parts";
+import { fileDataOf, type InputPart } from "@responses-edge/responses-api/items/parts";
 import { type InputItem, partsOf } from "@responses-edge/responses-api/items/registry";
 import { type FileBytes, fetchFile, tooLarge } from "../assembly/remote-file.ts";
 import { readText } from "../store/tenant/files/read-text.ts";
@@ -64,10 +64,9 @@ export async function readInputFiles(
   return { items: read, length: reader.length };
 }
 
-/** The model server gets an image's URL as it is. Text in `file_data` needs no reading. */
+/** The model server gets an image's URL as it is. */
 function isUnread(part: ReadablePart): boolean {
-  if (part.type === "input_image") return part.file_id !== undefined;
-  return part.file_data === undefined || !isPlainText(part.file_data);
+  return part.type === "input_file" || part.file_id !== undefined;
 }
 
 function withPart(item: InputItem, field: "content" | "output", at: number, part: ReadablePart): InputItem {

@@ -101,7 +101,10 @@ describe("a form", () => {
     ['name="a"; filename="a;b=c.txt"', "a;b=c.txt"],
     ['name="a"; filename="naïve 日本.txt"', "naïve 日本.txt"],
     ["name=a; filename*=utf-8''na%C3%AFve.txt", "naïve.txt"],
-    ["name=a; filename*=utf-8''x.txt; filename=y.txt", "y.txt"],
+    ["name=a; filename*=utf-8''na%C3%AFve.txt; filename=na_ve.txt", "naïve.txt"],
+    ['name=a; filename="=?utf-8?B?bmHDr3ZlLnR4dA==?="', "naïve.txt"],
+    ['name=a; filename="=?iso-8859-1?Q?na=EFve_1.txt?="', "naïve 1.txt"],
+    ['name=a; filename="=?utf-8?B?w?="', "=?utf-8?B?w?="],
     ['name="a"; filename=""', ""],
     ["name=a; filename*=utf-8''%C3", null],
   ])("has the name of a file as clients write it: %s", async (disposition, filename) => {
@@ -109,11 +112,11 @@ describe("a form", () => {
     expect(await partsOf(body)).toEqual([{ name: "a", filename, type: null, bytes: [120] }]);
   });
 
-  it("has parts with types, without their parameters", async () => {
+  it("has parts with types, and with their parameters", async () => {
     const body = latin(
       '--b\r\nContent-Type: text/plain; charset=x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n--b--',
     );
-    expect(await partsOf(body)).toEqual([{ name: "a", filename: null, type: "text/plain", bytes: [] }]);
+    expect(await partsOf(body)).toEqual([{ name: "a", filename: null, type: "text/plain; charset=x", bytes: [] }]);
   });
 
   it("continues after an unread or partly read part", async () => {

@@ -110,12 +110,12 @@ describe("a text", () => {
     },
   );
 
-  it("is read by its byte order mark, as UTF-8, by its charset, or as Windows' western encoding", async () => {
+  it("is read by its byte order mark, as UTF-8, by its charset, or by a guess (encodings.test.ts)", async () => {
     expect(await text(strToU8("\ufeffa"), "a.txt")).toBe("a");
     expect(await text(new Uint8Array([0xff, 0xfe, 0x61, 0, 0xac, 0x20]), "a.txt")).toBe("a€");
     expect(await text(new Uint8Array([0xfe, 0xff, 0, 0x61, 0x20, 0xac]), "a.txt")).toBe("a€");
     expect(await text(new Uint8Array([0xcf, 0xd2]), "a.txt", "text/plain; charset=koi8-r")).toBe("ор");
-    expect(await text(new Uint8Array([0x6e, 0x61, 0xef, 0x76, 0x65]), "a.txt")).toBe("naïve");
+    expect(await text(new Uint8Array([0x6e, 0x61, 0xef, 0x76, 0x65]), "a.txt")).toContain("naïve");
   });
 
   it("may be empty", async () => {

@@ -5,7 +5,7 @@ export interface FormPart {
   name: string;
   /** Null of a field. */
   filename: string | null;
-  /** The `Content-Type` of the part, without its parameters. */
+  /** The `Content-Type` of the part. */
   type: string | null;
   /** Its bytes as they arrive. Those of one step are valid until the next step. */
   body: AsyncGenerator<Uint8Array, void>;
@@ -174,12 +174,7 @@ function describedBy(headers: string): Pick<FormPart, "name" | "filename" | "typ
     const colon = line.indexOf(":");
     const name = line.slice(0, Math.max(0, colon)).trim().toLowerCase();
     if (name === "content-disposition") disposition ??= line.slice(colon + 1).trim();
-    if (name === "content-type")
-      type ??=
-        line
-          .slice(colon + 1)
-          .split(";")[0]
-          ?.trim() || null;
+    if (name === "content-type") type ??= line.slice(colon + 1).trim() || null;
   }
   if (disposition === undefined || !/^form-data\s*(;|$)/i.test(disposition)) {
     throw new MalformedForm("A part of the form has no 'Content-Disposition: form-data'.");
@@ -188,7 +183,8 @@ function describedBy(headers: string): Pick<FormPart, "name" | "filename" | "typ
   const name = parameters.get("name");
   if (name === undefined) throw new MalformedForm("A part of the form has no name.");
   const encoded = parameters.get("filename*");
-  const filename = parameters.get("filename") ?? (encoded === undefined ? undefined : decodedExtended(encoded));
+  const plain = parameters.get("filename");
+  const filename = (encoded === undefined ? undefined : decodedExtended(encoded)) ?? (plain && decodedWords(plain));
   return { name, filename: filename ?? null, type };
 }
 
@@ -215,6 +211,29 @@ function unquoted(text: string): string {
   return text.replaceAll(/\\(["\\])/g, "$1").replaceAll(/%(22|0D|0A)/gi, (_, code: string) => {
     return String.fromCharCode(Number.parseInt(code, 16));
   });
+}
+
+/** Words of RFC 2047, as .NET writes a name that is not ASCII: `=?utf-8?B?bmHDr3ZlLnR4dA==?=`. Other text stays as it is. */
+const WORDS = /^\s*(?:=\?[\w-]{1,40}\?[bq]\?[^?\s]*\?=\s*)+$/i;
+
+function decodedWords(text: string): string {
+  if (!WORDS.test(text)) return text;
+  try {
+    return text.trim().replaceAll(/=\?([\w-]+)\?([bq])\?([^?]*)\?=\s*/gi, (_, charset, form: string, word: string) => {
+      const bytes =
+        form.toLowerCase() === "b"
+          ? Buffer.from(word, "base64")
+          : Buffer.from(
+              word
+                .replaceAll("_", " ")
+                .replaceAll(/=([0-9a-f]{2})/gi, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16))),
+              "latin1",
+            );
+      return new TextDecoder(charset, { fatal: true, ignoreBOM: false }).decode(bytes);
+    });
+  } catch {
+    return text;
+  }
 }
 
 /** RFC 5987, such as `utf-8''na%C3%AFve.txt`; undefined if the text has another form. */

@@ -1,4 +1,5 @@
 export * from "./charset.ts";
+export * from "./encoding.ts";
 export * from "./entities.ts";
 export * from "./html-tokens.ts";
 export * from "./marks.ts";

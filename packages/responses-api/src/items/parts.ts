@@ -61,21 +61,8 @@ const inputImage = given("input_image", {
   })
   .transform(normal("type image_url file_id detail prompt_cache_breakpoint", { detail: "auto" }));
 
-/** Media types of files that a model is given as they are. */
-const TEXT_FILE =
-  /^data:(text\/[\w.+-]+|application\/(json|xml|yaml|x-yaml|javascript|x-ndjson))(;charset=[\w-]+)?;base64,/i;
-
-/** Text that is read all the same: pages of the web, and PDF and Office files whose media type is not theirs. */
-const NO_TEXT = /^data:text\/html|^data:[^,]*,(?:JVBERi|UEsDB)/i;
-
 /** Only so much of a data URL is looked at for its type: a pattern keeps a state for every character that it tries. */
 const MAX_MEDIA_TYPE_LENGTH = 256;
-
-/** Tells whether the data of a file is text that a model is given as it is. */
-export function isPlainText(fileData: string): boolean {
-  const start = fileData.slice(0, MAX_MEDIA_TYPE_LENGTH);
-  return TEXT_FILE.test(start) && !NO_TEXT.test(start);
-}
 
 /** The media type and the base64 of `file_data`: a data URL, or base64 alone. Undefined for a data URL that is not base64. */
 export function fileDataOf(fileData: string): { mimeType: string | undefined; base64: string } | undefined {
