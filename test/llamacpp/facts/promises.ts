@@ -8,6 +8,8 @@ import type { Speech } from "../../vllm/speech.ts";
 export const WAYS = ["as JSON", "as a stream"] as const;
 export type Way = (typeof WAYS)[number];
 
+const UNFULFILLED: ReadonlySet<unknown> = new Set(["upstream_unreadable_answer", "upstream_disregarded_request"]);
+
 /** The response to a model's output, in either way. A failed one has its status and its stored items. */
 export async function responseOf(
   subject: Subject,
@@ -18,8 +20,8 @@ export async function responseOf(
   try {
     return await answered(subject, way, input, fields);
   } catch (error) {
-    // The answer of a model server that gives up is not completed.
-    if (!(error instanceof APIError) || error.code !== "upstream_unreadable_answer") throw error;
+    // An answer that cannot be read, or is not what was asked for, is not completed.
+    if (!(error instanceof APIError) || !UNFULFILLED.has(error.code)) throw error;
     return { status: "failed", error: { code: error.code, message: error.message }, output: [] } as unknown as Response;
   }
 }
