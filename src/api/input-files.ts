@@ -17,6 +17,9 @@ import type { Caller } from "./transport.ts";
 /** The most files of one request. */
 const MAX_FILES = 32;
 
+/** Rows of a sheet that a model is given: as many as OpenAI gives. A vector store has all of them. */
+const MAX_ROWS = 1_000;
+
 /** A part whose file is to be read, and its position. */
 interface UnreadPart {
   /** The item's index. */
@@ -139,6 +142,7 @@ class FileReader {
       maxBytes: maxReadBytes,
       maxTextBytes: Math.max(0, maxReadText - this.length),
       maxPages: maxReadPages,
+      maxRows: MAX_ROWS,
     };
     const parts: string[] = [];
     try {

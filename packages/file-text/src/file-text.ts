@@ -1,9 +1,12 @@
+import { Buffer } from "node:buffer";
 import { LongWork } from "@responses-edge/bounded-io/long-work";
+import { archiveText } from "./archive.ts";
 import { DEFAULT_LIMITS, type TextLimits, UnreadableFile } from "./limits.ts";
-import { officeText } from "./office.ts";
+import { isMail, isNamedMail, readMail } from "./mail.ts";
 import { decodePage, PageText, tokenizeHtml } from "./page-text/index.ts";
 import { loadPdfReader, pdfText } from "./pdf.ts";
 import { charsetOf, plainText } from "./plain.ts";
+import { rtfText } from "./rtf.ts";
 import type { TextPage } from "./text-page.ts";
 
 /** The given name and media type of a file. Its content decides. */
@@ -42,9 +45,12 @@ export async function* textOf(
 /** Bytes that any reader of text takes a few milliseconds for. */
 const SHORT_BYTES = 64 * 1024;
 
-/** Tells whether a file is a text, and so short that reading it takes a few milliseconds at most, whatever its content. */
-export function isShortText(bytes: Uint8Array): boolean {
-  return bytes.length <= SHORT_BYTES && !isPdf(bytes) && !isArchive(bytes);
+/**
+ * Tells whether a file is a text, and so short that reading it takes a few milliseconds at most, whatever its content. A mail may have
+ * other files in it.
+ */
+export function isShortText(bytes: Uint8Array, about: AboutFile): boolean {
+  return bytes.length <= SHORT_BYTES && !isPdf(bytes) && !isArchive(bytes) && !isNamedMail(about);
 }
 
 /** Loads what reading the first PDF would load. */
@@ -60,17 +66,59 @@ async function* read(
   work: LongWork,
 ): AsyncGenerator<TextPage> {
   if (isPdf(bytes)) yield* pdfText(bytes, limits, work);
-  else if (isArchive(bytes)) yield* officeText(bytes, limits, work);
+  else if (isArchive(bytes)) yield* archiveText(bytes, limits, work);
   else {
     refuseKnown(bytes);
     await work.spend(bytes.length * UNITS_PER_BYTE);
-    const text = plainText(bytes, about.mimeType);
-    const shown = isHtml(text, about) ? htmlText(decodePage(bytes, charsetOf(about.mimeType), false), limits) : text;
-    // A UTF-16 unit is at most three bytes of UTF-8.
-    if (shown.length * 3 > limits.maxTextBytes && new TextEncoder().encode(shown).length > limits.maxTextBytes) {
-      throw tooLong(limits);
+    if (beginsWith(bytes, "{\\rtf")) {
+      yield { page: null, text: bounded(rtfText(latin1(bytes)), limits) };
+      return;
     }
-    yield { page: null, text: shown };
+    const text = plainText(bytes, about.mimeType);
+    if (isMail(text, about)) {
+      yield* mailText(bytes, limits, work);
+      return;
+    }
+    const shown = isHtml(text, about) ? htmlText(decodePage(bytes, charsetOf(about.mimeType), false), limits) : text;
+    yield { page: null, text: bounded(shown, limits) };
+  }
+}
+
+/** Throws the UnreadableFile of a text that is too long. */
+function bounded(text: string, limits: TextLimits): string {
+  // A UTF-16 unit is at most three bytes of UTF-8.
+  if (text.length * 3 <= limits.maxTextBytes || new TextEncoder().encode(text).length <= limits.maxTextBytes)
+    return text;
+  throw tooLong(limits);
+}
+
+/** Further attachments of a mail are only named, and so are those of an attached mail. */
+const MAX_ATTACHMENTS = 32;
+
+/** The text of a mail as one page, and each page of its attachments, under their names. */
+async function* mailText(bytes: Uint8Array, limits: TextLimits, work: LongWork): AsyncGenerator<TextPage> {
+  const { head, text, html, attachments } = await readMail(bytes);
+  const body = text?.trim() || (html === undefined ? "" : htmlText(html, limits));
+  const first = bounded(`${head}\n\n${body}`.trim(), limits);
+  yield { page: null, text: first };
+  // They share the bounds of the mail.
+  const shared = Math.min(attachments.length, MAX_ATTACHMENTS);
+  let left = limits.maxTextBytes - first.length;
+  for (const [index, { filename, mimeType, bytes: content }] of attachments.entries()) {
+    yield { page: null, text: `[attachment: ${filename}]` };
+    if (index >= MAX_ATTACHMENTS) continue;
+    const own = { ...limits, maxTextBytes: left, maxExpandedBytes: limits.maxExpandedBytes / shared };
+    const isMessage = /^message\//i.test(mimeType) || /\.eml$/i.test(filename);
+    const about = isMessage ? { filename: "mail.txt", mimeType: "text/plain" } : { filename, mimeType };
+    try {
+      for await (const page of read(content, about, own, work)) {
+        left -= page.text.length;
+        yield page;
+      }
+    } catch (error) {
+      if (!(error instanceof UnreadableFile) || error.code === "too_large") throw error;
+      yield { page: null, text: `[It cannot be read: ${error.message}]` };
+    }
   }
 }
 
@@ -99,7 +147,6 @@ const KNOWN: readonly [first: string, message: string][] = [
     "\u00d0\u00cf\u0011\u00e0",
     "The file has an old Office format, or a password. Save it as .docx, .xlsx or .pptx without one.",
   ],
-  ["{\\rtf", "The file is RTF, which is not supported. Save it as .docx or PDF."],
   ["\u0089PNG", "The file is an image: give it as input_image."],
   ["\u00ff\u00d8\u00ff", "The file is an image: give it as input_image."],
   ["GIF8", "The file is an image: give it as input_image."],
@@ -116,7 +163,7 @@ function beginsWith(bytes: Uint8Array, first: string): boolean {
 }
 
 function latin1(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
 }
 
 const HTML_TYPE = /^\s*(?:text\/html|application\/xhtml\+xml)\b/i;

@@ -6,6 +6,8 @@ export interface TextLimits {
   maxTextBytes: number;
   /** Pages, slides or sheets. */
   maxPages: number;
+  /** Rows of a sheet that are shown. */
+  maxRows: number;
   /** The bytes to which all compressed parts of a file may expand together. */
   maxExpandedBytes: number;
   /** Entries of a zip archive. */
@@ -20,6 +22,7 @@ export const DEFAULT_LIMITS: TextLimits = {
   maxBytes: 32 * 1024 * 1024,
   maxTextBytes: 8 * 1024 * 1024,
   maxPages: 10_000,
+  maxRows: 1_048_576,
   maxExpandedBytes: 256 * 1024 * 1024,
   maxEntries: 10_000,
   maxDepth: 256,

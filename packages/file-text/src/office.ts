@@ -1,132 +1,50 @@
-import type { LongWork } from "@responses-edge/bounded-io/long-work";
-import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
+import { format as formatted, getFormatFromId, isDateFormat } from "numfmt";
+import { Allowance, UnreadableFile } from "./limits.ts";
+import { type PackedFile, readPart, Text } from "./packed-file.ts";
 import type { TextPage } from "./text-page.ts";
-import { readXml, type XmlSink } from "./xml.ts";
-import { Zip } from "./zip.ts";
+import type { XmlSink } from "./xml.ts";
 
-/** The text of Office Open XML (ECMA-376): documents, workbooks and presentations. */
+/** The text of workbooks and presentations of Office Open XML (ECMA-376). */
 
-/** Reads a zip archive with one of them. Throws an UnreadableFile for any other. */
-export async function* officeText(bytes: Uint8Array, limits: TextLimits, work: LongWork): AsyncGenerator<TextPage> {
-  const zip = new Zip(bytes, limits, work);
-  const file: OfficeFile = { zip, limits, text: new Allowance(limits.maxTextBytes, "bytes of text") };
-  if (zip.has("word/document.xml")) yield* documentText(file);
-  else if (zip.has("xl/workbook.xml")) yield* workbookText(file);
-  else if (zip.has("ppt/presentation.xml")) yield* presentationText(file);
-  else {
-    throw new UnreadableFile(
-      "unsupported_file",
-      "The file is an unsupported archive. Supported Office formats are .docx, .xlsx and .pptx.",
-    );
-  }
-}
-
-interface OfficeFile {
-  zip: Zip;
-  limits: TextLimits;
-  /** The rest of the text's limit. */
-  text: Allowance;
-}
-
-/** Reads one part; a missing one is empty. */
-function readPart({ zip, limits }: OfficeFile, name: string, sink: XmlSink): Promise<void> {
-  return readXml(zip.read(name), sink, limits.maxDepth);
-}
-
-/** A growing text, within the rest of its limit. */
-class Text {
-  readonly #allowance: Allowance;
-  #text = "";
-
-  constructor(allowance: Allowance) {
-    this.#allowance = allowance;
-  }
-
-  /**
-   * Throws an UnreadableFile, `too_large`. UTF-8 has at least a byte for each UTF-16 unit, so units are counted while
-   * the text grows.
-   */
-  add(text: string): void {
-    this.#allowance.take(text.length);
-    this.#text += text;
-  }
-
-  finish(): string {
-    // Line by line: a regular expression for spaces before a line's end would take quadratic time.
-    const lines = this.#text.split("\n").map((line) => line.trimEnd());
-    return lines
-      .join("\n")
-      .replace(/\n{3,}/g, "\n\n")
-      .trim();
-  }
-}
-
-/** Paragraphs on lines of their own; headings as in Markdown; rows of tables on a line, with bars between their cells. */
-async function* documentText(file: OfficeFile): AsyncGenerator<TextPage> {
-  const text = new Text(file.text);
-  for (const part of ["document", "footnotes", "endnotes"]) {
-    await readPart(file, `word/${part}.xml`, wordSink(text));
-    text.add("\n");
-  }
-  yield { page: null, text: text.finish() };
-}
-
-function wordSink(text: Text): XmlSink {
-  let isText = false;
-  /** Cells that are open. */
-  let cells = 0;
-  /** The number of open `Fallback` elements, which repeat a content for older programs. */
-  let fallbacks = 0;
-  return {
+/** The parts to which a part of a folder is related, by whole names. */
+async function relationsOf(
+  file: PackedFile,
+  folder: string,
+  part: string,
+): Promise<{ id: string; type: string; target: string }[]> {
+  const relations: { id: string; type: string; target: string }[] = [];
+  await readPart(file, `${folder}/_rels/${part}.rels`, {
     open(name, attributes) {
-      if (name === "t") isText = true;
-      else if (name === "tab") text.add("\t");
-      else if (name === "br" || name === "cr") text.add(cells > 0 ? " " : "\n");
-      else if (name === "tc") cells++;
-      else if (name === "Fallback") fallbacks++;
-      else if (name === "pStyle" && cells === 0) {
-        const level = /^heading\s?([1-6])$/i.exec(attributes("w:val") ?? "")?.[1];
-        if (level) text.add(`${"#".repeat(Number(level))} `);
+      if (name !== "Relationship" || relations.length > file.limits.maxEntries) return;
+      const path = (attributes("Target") ?? "").split("/");
+      const names = path[0] === "" ? [] : folder.split("/");
+      for (const step of path) {
+        if (step === "..") names.pop();
+        else if (step !== "" && step !== ".") names.push(step);
       }
-    },
-    close(name) {
-      if (name === "t") isText = false;
-      else if (name === "p") text.add(cells > 0 ? " " : "\n");
-      else if (name === "tc") {
-        cells--;
-        text.add("| ");
-      } else if (name === "tr" && cells === 0) text.add("\n");
-      else if (name === "tbl" && cells === 0) text.add("\n");
-      else if (name === "Fallback") fallbacks--;
-    },
-    text(piece) {
-      if (isText && fallbacks === 0) text.add(piece);
-    },
-  };
-}
-
-/** A list of parts in their order: names, and the parts that their relationships name. */
-async function partsOf(
-  file: OfficeFile,
-  { folder, list, element }: { folder: string; list: string; element: string },
-): Promise<{ name: string; part: string }[]> {
-  const targets = new Map<string, string>();
-  await readPart(file, `${folder}/_rels/${list}.rels`, {
-    open(name, attributes) {
-      if (name !== "Relationship" || targets.size > file.limits.maxEntries) return;
-      const target = attributes("Target") ?? "";
-      targets.set(attributes("Id") ?? "", target.startsWith("/") ? target.slice(1) : `${folder}/${target}`);
+      relations.push({ id: attributes("Id") ?? "", type: attributes("Type") ?? "", target: names.join("/") });
     },
     close() {},
     text() {},
   });
-  const parts: { name: string; part: string }[] = [];
+  return relations;
+}
+
+/** A list of parts in their order: names, and the parts that their relationships name. */
+async function partsOf(
+  file: PackedFile,
+  { folder, list, element }: { folder: string; list: string; element: string },
+): Promise<{ name: string; part: string; isHidden: boolean }[]> {
+  const targets = new Map<string, string>();
+  for (const { id, target } of await relationsOf(file, folder, list)) targets.set(id, target);
+  const parts: { name: string; part: string; isHidden: boolean }[] = [];
   const pages = new Allowance(file.limits.maxPages, "pages");
   await readPart(file, `${folder}/${list}`, {
     open(name, attributes) {
       if (name !== element) return;
       pages.take(1);
-      parts.push({ name: attributes("name") ?? "", part: targets.get(attributes("r:id") ?? "") ?? "" });
+      const isHidden = /hidden/i.test(attributes("state") ?? "");
+      parts.push({ name: attributes("name") ?? "", part: targets.get(attributes("r:id") ?? "") ?? "", isHidden });
     },
     close() {},
     text() {},
@@ -135,19 +53,23 @@ async function partsOf(
 }
 
 /** Each sheet is a page: its name, then a line for each row, with tabs between the cells. */
-async function* workbookText(file: OfficeFile): AsyncGenerator<TextPage> {
+export async function* workbookText(file: PackedFile): AsyncGenerator<TextPage> {
   const strings = await sharedStrings(file);
-  const isDate = await dateStyles(file);
+  const formatOf = await cellFormats(file);
   const sheets = await partsOf(file, { folder: "xl", list: "workbook.xml", element: "sheet" });
-  for (const [index, { name, part }] of sheets.entries()) {
+  const { maxRows } = file.limits;
+  for (const [index, { name, part, isHidden }] of sheets.entries()) {
     const text = new Text(file.text);
-    text.add(`# ${name}\n`);
-    await readPart(file, part, sheetSink(text, strings, isDate));
+    text.add(`# ${name}${isHidden ? " (hidden)" : ""}\n`);
+    const sheet = sheetSink(text, { strings, formatOf, maxRows });
+    await readPart(file, part, sheet);
+    const more = sheet.rows() - maxRows;
+    if (more > 0) text.add(`[${more} more rows of this sheet are left out.]`);
     yield { page: index + 1, text: text.finish() };
   }
 }
 
-async function sharedStrings(file: OfficeFile): Promise<string[]> {
+async function sharedStrings(file: PackedFile): Promise<string[]> {
   const strings: string[] = [];
   const held = new Allowance(file.limits.maxTextBytes, "bytes of text");
   let isText = false;
@@ -177,34 +99,42 @@ async function sharedStrings(file: OfficeFile): Promise<string[]> {
   return strings;
 }
 
-/** Which styles of cells show a number as a date (ECMA-376 part 1, 18.8.30: the formats that every program knows, and those that name a day or an hour). */
-async function dateStyles(file: OfficeFile): Promise<(style: number) => boolean> {
-  const custom = new Map<number, boolean>();
-  const styles: boolean[] = [];
+/** The number formats of the cells' styles (ECMA-376 part 1, 18.8.30). */
+async function cellFormats(file: PackedFile): Promise<(style: number) => string> {
+  const custom = new Map<number, string>();
+  const styles: string[] = [];
   let inCells = false;
   await readPart(file, "xl/styles.xml", {
     open(name, attributes) {
       if (custom.size + styles.length > MAX_STYLES) return;
-      const format = Number(attributes("numFmtId"));
-      if (name === "numFmt") custom.set(format, isDateFormat(attributes("formatCode") ?? ""));
+      const id = Number(attributes("numFmtId"));
+      if (name === "numFmt") custom.set(id, (attributes("formatCode") ?? "").slice(0, MAX_FORMAT));
       else if (name === "cellXfs") inCells = true;
-      else if (name === "xf" && inCells) {
-        styles.push(custom.get(format) ?? ((format >= 14 && format <= 22) || (format >= 45 && format <= 47)));
-      }
+      else if (name === "xf" && inCells) styles.push(custom.get(id) ?? getFormatFromId(id) ?? GENERAL);
     },
     close(name) {
       if (name === "cellXfs") inCells = false;
     },
     text() {},
   });
-  return (style) => styles[style] ?? false;
+  return (style) => styles[style] ?? GENERAL;
 }
 
-/** Excel's limit is 65,490. */
+/** Excel's limits are 65,490 styles, and 255 characters of a format. */
 const MAX_STYLES = 131_072;
+const MAX_FORMAT = 256;
 
-function isDateFormat(format: string): boolean {
-  return /[dyhs]/i.test(format.slice(0, 256).replace(/"[^"]*"|\[[^\]]*\]|\\./g, ""));
+const GENERAL = "General";
+
+/** A number as its cell shows it; dates and times always in the order of ISO 8601. */
+function shownNumber(value: string, format: string): string {
+  if (format === GENERAL || value.trim() === "" || Number.isNaN(Number(value))) return value;
+  try {
+    const isElapsed = /\[[hms]+\]/i.test(format);
+    return isDateFormat(format) && !isElapsed ? dateOf(value) : formatted(format, Number(value)).trim();
+  } catch {
+    return value;
+  }
 }
 
 /** Day 0 of a sheet's dates, in milliseconds; a day that never was, 29 February 1900, is among them. */
@@ -219,7 +149,14 @@ function dateOf(value: string): string {
   return Number.isInteger(Number(value)) ? day : `${day} ${time.slice(0, 8)}`;
 }
 
-function sheetSink(text: Text, strings: readonly string[], isDate: (style: number) => boolean): XmlSink {
+/** The cells of a sheet, of at most `maxRows` rows. `rows` gives the number of rows. */
+function sheetSink(
+  text: Text,
+  { strings, formatOf, maxRows }: { strings: readonly string[]; formatOf: (style: number) => string; maxRows: number },
+): XmlSink & { rows(): number } {
+  let rows = 0;
+  let isFormula = false;
+  let formula = "";
   let isValue = false;
   let type: string | undefined;
   let style = 0;
@@ -228,25 +165,34 @@ function sheetSink(text: Text, strings: readonly string[], isDate: (style: numbe
   let shown = 0;
   return {
     open(name, attributes) {
-      if (name === "row") shown = column = 0;
-      else if (name === "c") {
+      if (name === "row") {
+        rows += 1;
+        shown = column = 0;
+      } else if (name === "c") {
+        formula = "";
         type = attributes("t");
         style = Number(attributes("s") ?? 0);
         column = columnOf(attributes("r")) ?? column + 1;
         value = "";
       } else if (name === "v" || name === "t") isValue = true;
+      else if (name === "f") isFormula = true;
     },
     close(name) {
       if (name === "v" || name === "t") isValue = false;
+      else if (name === "f") isFormula = false;
+      else if (rows > maxRows) return;
       else if (name === "row") text.add("\n");
       else if (name === "c") {
-        const cell = shownValue(value, type, isDate(style), strings);
+        // A formula that no program has calculated has no value.
+        const cell = value === "" && formula !== "" ? `=${formula}` : shownValue(value, type, formatOf(style), strings);
         if (cell === "") return;
         text.add("\t".repeat(Math.max(0, column - Math.max(shown, 1))) + oneLine(cell));
         shown = Math.max(column, 1);
       }
     },
+    rows: () => rows,
     text(piece) {
+      if (isFormula && formula.length < MAX_FORMULA) formula += piece;
       if (!isValue) return;
       if (value.length + piece.length > MAX_CELL)
         throw new UnreadableFile("too_large", "A cell of the file is too long.");
@@ -257,6 +203,9 @@ function sheetSink(text: Text, strings: readonly string[], isDate: (style: numbe
 
 /** Excel's limit is 32,767 characters. */
 const MAX_CELL = 1_048_576;
+
+/** Excel's limit of characters in a formula. */
+const MAX_FORMULA = 8_192;
 
 /** Excel's limit of columns. */
 const MAX_COLUMN = 16_384;
@@ -269,36 +218,49 @@ function columnOf(cell: string | undefined): number | undefined {
   return Math.min(column, MAX_COLUMN);
 }
 
-function shownValue(value: string, type: string | undefined, isDate: boolean, strings: readonly string[]): string {
+function shownValue(value: string, type: string | undefined, format: string, strings: readonly string[]): string {
   if (type === "s") return strings[Number(value)] ?? "";
   if (type === "b") return value === "1" ? "TRUE" : "FALSE";
-  return isDate && (type === undefined || type === "n") ? dateOf(value) : value;
+  return type === undefined || type === "n" ? shownNumber(value, format) : value;
 }
 
 function oneLine(text: string): string {
   return text.replace(/[\t\r\n]+/g, " ");
 }
 
-/** Each slide is a page, without its notes. */
-async function* presentationText(file: OfficeFile): AsyncGenerator<TextPage> {
+/** Each slide is a page, with its notes at the end. */
+export async function* presentationText(file: PackedFile): AsyncGenerator<TextPage> {
   const slides = await partsOf(file, { folder: "ppt", list: "presentation.xml", element: "sldId" });
   for (const [index, { part }] of slides.entries()) {
     const text = new Text(file.text);
     await readPart(file, part, slideSink(text));
+    const folder = part.slice(0, Math.max(0, part.lastIndexOf("/")));
+    const relations = await relationsOf(file, folder, part.slice(folder.length + 1));
+    const notes = relations.find(({ type }) => type.endsWith("/notesSlide"));
+    if (notes) {
+      const spoken = new Text(file.text);
+      await readPart(file, notes.target, slideSink(spoken, true));
+      const words = spoken.finish();
+      if (words !== "") text.add(`\nNotes: ${words}`);
+    }
     yield { page: index + 1, text: text.finish() };
   }
 }
 
-function slideSink(text: Text): XmlSink {
+/** `isNotes`: only the text that its author has written, without the slide's number and date. */
+function slideSink(text: Text, isNotes = false): XmlSink {
+  let isShown = !isNotes;
   let isText = false;
   let cells = 0;
   let fallbacks = 0;
   return {
-    open(name) {
+    open(name, attributes) {
       if (name === "t") isText = true;
       else if (name === "br") text.add("\n");
       else if (name === "tc") cells++;
       else if (name === "Fallback") fallbacks++;
+      else if (isNotes && name === "sp") isShown = false;
+      else if (isNotes && name === "ph") isShown = attributes("type") === "body";
     },
     close(name) {
       if (name === "t") isText = false;
@@ -311,7 +273,7 @@ function slideSink(text: Text): XmlSink {
       else if (name === "Fallback") fallbacks--;
     },
     text(piece) {
-      if (isText && fallbacks === 0) text.add(piece);
+      if (isText && isShown && fallbacks === 0) text.add(piece);
     },
   };
 }

@@ -41,6 +41,11 @@ export class Zip {
     this.#work = work;
   }
 
+  /** The names of entries that match, sorted. */
+  names(pattern: RegExp): string[] {
+    return [...this.#entries.keys()].filter((name) => pattern.test(name)).toSorted();
+  }
+
   has(name: string): boolean {
     return this.#entries.has(name);
   }

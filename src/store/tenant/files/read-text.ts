@@ -40,7 +40,7 @@ export interface FileToPages {
  */
 export function readText(file: FileToPages, reader = FILE_READER): AsyncGenerator<TextPage> {
   const { bytes, about, tenant, limits } = file;
-  if (reader && !isShortText(bytes)) return readElsewhere(file, reader);
+  if (reader && !isShortText(bytes, about)) return readElsewhere(file, reader);
   return textOf(bytes, about, limits, new LongWork(tenant));
 }
 

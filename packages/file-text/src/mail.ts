@@ -1,0 +1,60 @@
+import PostalMime, { type Email } from "postal-mime";
+import { UnreadableFile } from "./limits.ts";
+
+/** The parts of a mail (RFC 5322, MIME) that a reader sees. */
+export interface Mail {
+  /** The lines that say from whom, to whom and when, and the subject. */
+  head: string;
+  text: string | undefined;
+  html: string | undefined;
+  attachments: { filename: string; mimeType: string; bytes: Uint8Array }[];
+}
+
+/** Headers of mails: a text with two of them at its beginning, one of which only mails have, is one. */
+const HEADER =
+  /^(?:from|to|subject|date|message-id|received|mime-version|return-path|delivered-to|content-type|x-[\w-]+): ?\S/im;
+const OWN_HEADER = /^(?:from|received|return-path|message-id|delivered-to): ?\S/im;
+
+/** Tells whether a file is a mail by its media type or its name. */
+export function isNamedMail({ filename, mimeType = "" }: { filename: string; mimeType?: string | undefined }): boolean {
+  return /\.eml$/i.test(filename) || /^\s*message\/rfc822\b/i.test(mimeType.slice(0, 64));
+}
+
+/** Tells whether a text is a mail: by its name, and by the headers with which it begins. */
+export function isMail(text: string, about: { filename: string; mimeType?: string | undefined }): boolean {
+  const head = text.slice(0, 4_096).split(/\r?\n\r?\n/)[0] ?? "";
+  return isNamedMail(about) && HEADER.test(head) && OWN_HEADER.test(head);
+}
+
+/** Throws an UnreadableFile for a mail that cannot be read. */
+export async function readMail(bytes: Uint8Array): Promise<Mail> {
+  let mail: Email;
+  try {
+    mail = await PostalMime.parse(bytes, {
+      attachmentEncoding: "arraybuffer",
+      maxNestingDepth: 32,
+      maxHeadersSize: 1_048_576,
+    });
+  } catch {
+    throw new UnreadableFile("invalid_file", "The file is damaged: it is no mail that can be read.");
+  }
+  const people = (all: Email["to"]) =>
+    all?.map(({ name, address }) => (name && address ? `${name} <${address}>` : name || address || "")).join(", ");
+  const lines = [
+    ["From", people(mail.from && [mail.from])],
+    ["To", people(mail.to)],
+    ["Cc", people(mail.cc)],
+    ["Date", mail.date],
+    ["Subject", mail.subject],
+  ] as const;
+  return {
+    head: lines.flatMap(([name, value]) => (value ? [`${name}: ${value}`] : [])).join("\n"),
+    text: mail.text,
+    html: mail.html,
+    attachments: mail.attachments.map(({ filename, mimeType, content }) => ({
+      filename: filename ?? "unnamed",
+      mimeType,
+      bytes: typeof content === "string" ? new TextEncoder().encode(content) : new Uint8Array(content),
+    })),
+  };
+}
