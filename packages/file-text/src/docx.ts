@@ -6,7 +6,7 @@ import type { XmlSink } from "./xml.ts";
 /**
  * The text of a document of Office Open XML (ECMA-376): paragraphs on lines of their own, with the numbers of lists; headings as in
  * Markdown; rows of tables on a line, with bars between their cells; comments in brackets where they stand; headers first and footers
- * last, each once. What an editor has proposed to insert is there, and what it has proposed to delete is not.
+ * last, each once. Insertions that an editor has proposed are read, and proposed deletions are not.
  */
 export async function* documentText(file: PackedFile): AsyncGenerator<TextPage> {
   const text = new Text(file.text);
