@@ -1,3 +1,4 @@
+import { violationOf } from "@responses-edge/bounded-io/json-text";
 import type { Cite } from "@responses-edge/hosted-tools/browser/citation-marks";
 import type { ImageMaker } from "@responses-edge/hosted-tools/image-generation";
 import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
@@ -100,6 +101,16 @@ export interface PluginSession {
 /** The tools of a Harmony namespace as functions, for models without namespaces: `browser_search`. */
 export function asFunctions({ name, tools }: ToolNamespace): ToolDescription[] {
   return tools.map((tool) => ({ ...tool, name: `${name}_${tool.name}` }));
+}
+
+/**
+ * Throws the fault of arguments that do not match the schema of their function, before the tool is called: the model reads it as the call's
+ * output. Text that is no JSON object is not judged here.
+ */
+export function refuseArguments(args: Record<string, unknown> | undefined, schema: unknown): void {
+  const violation = args && schema ? violationOf(args, schema) : undefined;
+  if (violation === undefined) return;
+  throw new ToolFault("tool", `The arguments do not match the tool's schema: ${violation}. The tool was not called.`);
 }
 
 /** The fault of a call when the tools of a turn have no time left. */

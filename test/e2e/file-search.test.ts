@@ -164,6 +164,29 @@ describe("a search", () => {
     expect(await searched({ filters })).toEqual(["owls.md"]);
   });
 
+  it.each([
+    ['{"queries":[5]}', "'queries[0]' is not of type string"],
+    ['{"queries":["owls"],"limit":3}', "'limit' is not allowed"],
+  ])("whose arguments are not those of its function is not made: %s", async (json, why) => {
+    const { response } = await ask(gateway, "json", {
+      model: REPEATER,
+      input: scripts(written("file_search", json), "<|channel|>final<|message|>Done.<|return|>"),
+      tools: [tool()],
+      include: ["file_search_call.results"],
+    });
+    expect(onlyItem(response, "file_search_call")).toMatchObject({ status: "failed" });
+    expect((await lastTurns(gateway)).join()).toContain(`The arguments do not match the tool's schema: ${why}.`);
+  });
+
+  it("may have a single query without a list", async () => {
+    const { response } = await ask(gateway, "json", {
+      model: REPEATER,
+      input: scripts(written("file_search", '{"query":"owls"}'), "<|channel|>final<|message|>Done.<|return|>"),
+      tools: [tool()],
+    });
+    expect(onlyItem(response, "file_search_call")).toMatchObject({ status: "completed", queries: ["owls"] });
+  });
+
   it("without results tells the model so", async () => {
     expect(await searched({}, "zebra")).toEqual([]);
     expect((await lastTurns(gateway)).join("\n")).toContain("Nothing was found.");

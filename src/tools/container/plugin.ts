@@ -1,8 +1,9 @@
+import { parseArguments } from "@responses-edge/responses-api/json";
 import type { ToolNamespace } from "@responses-edge/turn/contract/engine";
 import type { CalledTool } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import { MCP_CALL, newMcpCall } from "../mcp/plugin.ts";
-import { asFunctions, inOrder, type RunnablePlugin } from "../plugin.ts";
+import { asFunctions, inOrder, type RunnablePlugin, refuseArguments } from "../plugin.ts";
 import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";
 
 /**
@@ -71,7 +72,11 @@ export const CONTAINER: RunnablePlugin<ContainerTool, ResponseOutputItem.McpCall
     return {
       offered: { namespace: NAMESPACE, functions: FUNCTIONS },
       tools: TOOLS,
-      run: (call, signal, traceparent) => next(() => server.callTool("exec", call.arguments, { signal, traceparent })),
+      run: (call, signal, traceparent) =>
+        next(async () => {
+          refuseArguments(parseArguments(call.arguments), FUNCTIONS[0]?.parameters);
+          return server.callTool("exec", call.arguments, { signal, traceparent });
+        }),
       close: () => server.close(CLEAN_UP_TOOL),
     };
   },

@@ -9,7 +9,7 @@ import type { Replay, ToolDescription, ToolExchange } from "@responses-edge/turn
 import { stepOf } from "@responses-edge/turn/contract/plugin";
 import type { CalledTool, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseFileSearchToolCall } from "openai/resources/responses/responses";
-import { type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
+import { type PluginSession, type RunnablePlugin, refuseArguments, type SessionOptions, timeLeft } from "../plugin.ts";
 import { type Source, shownResults, sourcesIn } from "./results.ts";
 
 /** `file_search`: the model searches the tenant's vector stores, and cites the results. */
@@ -105,6 +105,7 @@ class FileSearchSession implements PluginSession {
 
   async run({ arguments: json }: { arguments: string }, signal: AbortSignal): Promise<SearchOutcome> {
     const { searchStores, deadline, config } = this.#turn;
+    refuseOthers(json);
     const queries = queriesOf(json);
     if (queries.length === 0) return { output: "Error: expected a JSON object with 'queries'.", failed: true };
     if (!this.#tool || !searchStores) throw new ToolFault("unreachable", "There are no files to search.");
@@ -167,12 +168,25 @@ function isFileSearch(tool: Tool): tool is FileSearchTool {
   return tool.type === "file_search";
 }
 
-/** The queries of a call. A model may write a single one without a list. */
+/** The list of a call's queries, as the model has written it: a single one may be without a list. */
+function listOf({ queries, query }: Record<string, unknown>): unknown[] {
+  return Array.isArray(queries) ? queries : [queries ?? query];
+}
+
+/** The queries of a call. */
 function queriesOf(json: string): string[] {
-  const { queries, query } = parseArguments(json) ?? {};
-  const said: unknown[] = Array.isArray(queries) ? queries : [queries ?? query];
-  const texts = said.filter((each): each is string => typeof each === "string" && each.trim() !== "");
+  const texts = listOf(parseArguments(json) ?? {}).filter(
+    (each): each is string => typeof each === "string" && each.trim() !== "",
+  );
   return texts.slice(0, MAX_QUERIES).map((text) => text.slice(0, MAX_QUERY_LENGTH));
+}
+
+/** Throws the fault of arguments that are not those of the function. */
+function refuseOthers(json: string): void {
+  const args = parseArguments(json);
+  if (!args || (args.queries === undefined && args.query === undefined)) return;
+  const { query: _, ...others } = args;
+  refuseArguments({ ...others, queries: listOf(args).slice(0, MAX_QUERIES) }, FUNCTION.parameters);
 }
 
 function toResult({ fileId, filename, score, text, attributes }: FoundChunk): ResponseFileSearchToolCall.Result {

@@ -11,10 +11,11 @@ import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { ImageGenerationTool } from "@responses-edge/responses-api/image-tool";
 import { isImageInFile } from "@responses-edge/responses-api/items/image-generation";
+import { parseArguments } from "@responses-edge/responses-api/json";
 import type { Tool } from "@responses-edge/responses-api/tools";
 import { stepOf } from "@responses-edge/turn/contract/plugin";
 import type { CalledTool, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
-import { type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
+import { type PluginSession, type RunnablePlugin, refuseArguments, type SessionOptions, timeLeft } from "../plugin.ts";
 
 /** `image_generation`: the operator's image servers draw and change images for the model. */
 
@@ -77,13 +78,15 @@ export const IMAGE_GENERATION: RunnablePlugin<ImageGeneration, ImageItem> = {
     const tool = turn.request.tools?.find(isImageGeneration) ?? {};
     const { deadline, config } = turn;
     const session = sessionOf(turn, tool);
+    const offered = imageFunction(tool);
     return {
-      offered: { functions: [imageFunction(tool)] },
+      offered: { functions: [offered] },
       tools: TOOLS,
       async run(call, signal): Promise<ImageOutcome> {
         const timeout = AbortSignal.timeout(timeLeft(deadline, config.images?.timeoutMs ?? 0));
         try {
           if (!session) throw new ToolFault("unreachable", "There is nothing that draws.");
+          refuseArguments(parseArguments(call.arguments), offered.parameters);
           const drawn = await session.draw(call.item, call.arguments, AbortSignal.any([signal, timeout]));
           return { ...drawn, failed: false };
         } catch (error) {

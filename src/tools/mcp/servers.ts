@@ -1,4 +1,3 @@
-import { violationOf } from "@responses-edge/bounded-io/json-text";
 import { McpConnection, ToolFault, toToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import type { McpServerTool, ToolFilter } from "@responses-edge/responses-api/hosted-tools";
 import type { Item } from "@responses-edge/responses-api/items/registry";
@@ -12,7 +11,7 @@ import type {
   ToolOutcome,
   UnlistedServer,
 } from "@responses-edge/turn/contract/tool-session";
-import type { PluginSession, SessionOptions } from "../plugin.ts";
+import { type PluginSession, refuseArguments, type SessionOptions } from "../plugin.ts";
 
 /** A tool of an MCP server, as its calls refer to it. */
 export interface McpTool extends CalledTool {
@@ -92,21 +91,10 @@ export class McpServers implements PluginSession {
 
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     const { label, name } = call.tool as McpTool;
-    this.#refuseArguments(call, name);
+    const isListed = this.tools.get(call.name)?.name === name;
+    const schema = isListed && this.offered.functions.find((each) => each.name === call.name)?.parameters;
+    if (schema) refuseArguments(parseArguments(call.arguments), schema);
     return this.#connection(label).callTool(name, call.arguments, { signal, traceparent });
-  }
-
-  /**
-   * Throws the fault of arguments that do not match the schema that the server lists: the model reads it as the call's
-   * output. Arguments that are no JSON object are refused by the connection.
-   */
-  #refuseArguments(call: PendingCall, name: string): void {
-    if (this.tools.get(call.name)?.name !== name) return;
-    const schema = this.offered.functions.find((each) => each.name === call.name)?.parameters;
-    const args = schema && parseArguments(call.arguments);
-    const violation = args && violationOf(args, schema);
-    if (violation === undefined) return;
-    throw new ToolFault("tool", `The arguments do not match the tool's schema: ${violation}. The tool was not called.`);
   }
 
   async close(): Promise<void> {

@@ -4,7 +4,7 @@ import { type CallItem, stepOf } from "@responses-edge/turn/contract/plugin";
 import type { CalledTool } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses/responses";
 import type { GivenFile } from "../../contract/container-files.ts";
-import { inOrder, type PluginSession, type RunnablePlugin } from "../plugin.ts";
+import { inOrder, type PluginSession, type RunnablePlugin, refuseArguments } from "../plugin.ts";
 import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";
 import { ContainerSession, noteOnFiles } from "./container-files.ts";
 
@@ -97,7 +97,10 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
       offered: given.length > 0 ? withFiles(turn.givenFiles) : { namespace: NAMESPACE, functions: FUNCTIONS },
       container,
       tools: TOOLS,
-      run: (call, signal, traceparent) => {
+      run: async (call, signal, traceparent) => {
+        const args = parseArguments(call.arguments);
+        // Other objects may be scripts themselves.
+        if (args && "code" in args) refuseArguments(args, FUNCTIONS[0]?.parameters);
         const code = unwrapScript(call.arguments);
         return next(async () => {
           await files.fill(signal);

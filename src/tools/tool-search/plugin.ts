@@ -6,7 +6,7 @@ import type { NamespaceTool, Tool } from "@responses-edge/responses-api/tools";
 import { stepOf } from "@responses-edge/turn/contract/plugin";
 import type { CalledTool, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseToolSearchCall, Tool as WireTool } from "openai/resources/responses/responses";
-import type { PluginSession, RunnablePlugin } from "../plugin.ts";
+import { type PluginSession, type RunnablePlugin, refuseArguments } from "../plugin.ts";
 
 /**
  * `tool_search` that this server executes: it finds deferred tools of the request (`defer_loading`), which the model
@@ -77,7 +77,9 @@ export const TOOL_SEARCH: RunnablePlugin<ToolSearch, ResponseToolSearchCall> = {
       offered: { functions: [{ name: NAME, description: about, parameters: PARAMETERS }] },
       tools: TOOLS,
       async run({ arguments: json }): Promise<SearchOutcome> {
-        const { query, limit } = parseArguments(json) ?? {};
+        const args = parseArguments(json);
+        refuseArguments(args, PARAMETERS);
+        const { query, limit } = args ?? {};
         if (typeof query !== "string" || query.trim() === "") {
           return { output: "Error: expected a JSON object with a 'query'.", failed: true };
         }

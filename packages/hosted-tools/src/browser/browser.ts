@@ -7,6 +7,7 @@ import {
   wrapLines,
 } from "@responses-edge/file-text/page-text";
 import { parseArguments } from "@responses-edge/responses-api/json";
+import type { z } from "zod";
 import { DEFAULT_TOPN, findArguments, type OpenArguments, openArguments, searchArguments } from "./definition.ts";
 import { display, findResults, searchResults } from "./display.ts";
 import type { SearchProvider } from "./search-provider.ts";
@@ -132,8 +133,8 @@ export class Browser {
 
   /** Searches the web and shows the results: `{query, topn?, source?}`. There is but one source. */
   async search(args: unknown, signal?: AbortSignal): Promise<BrowserResult> {
-    const { data } = searchArguments.safeParse(args);
-    if (!data) return invalid({ type: "search", query: "", queries: [] });
+    const { data, error } = searchArguments.safeParse(args);
+    if (!data) return invalid({ type: "search", query: "", queries: [] }, faultIn(error));
     const { query } = data;
     const topn = Math.min(data.topn > 0 ? data.topn : DEFAULT_TOPN, this.#limits.maxSearchResults);
     return this.#answer({ type: "search", query, queries: [query] }, signal, async () => {
@@ -147,9 +148,9 @@ export class Browser {
    * A URL is always fetched anew; a link to a page that was opened before is not.
    */
   async open(args: unknown = {}, signal?: AbortSignal): Promise<BrowserResult> {
-    const { data } = openArguments.safeParse(args);
+    const { data, error } = openArguments.safeParse(args);
     const action: BrowserAction = { type: "open_page", url: null };
-    if (!data) return invalid(action);
+    if (!data) return invalid(action, faultIn(error));
     return this.#answer(action, signal, async () => {
       const target = await this.#target(data, signal);
       action.url = target.kind === "url" ? target.url : this.#pageAt(target.index).url;
@@ -165,9 +166,9 @@ export class Browser {
 
   /** Shows where a page has a text, whatever its case: `{pattern, cursor?}`. */
   async find(args: unknown, signal?: AbortSignal): Promise<BrowserResult> {
-    const { data } = findArguments.safeParse(args);
+    const { data, error } = findArguments.safeParse(args);
     const action: BrowserAction = { type: "find_in_page", pattern: data?.pattern ?? "", url: "" };
-    if (!data) return invalid(action);
+    if (!data) return invalid(action, faultIn(error));
     return this.#answer(action, signal, async () => {
       const of = this.#indexAt(data.cursor);
       const page = this.#pageAt(of);
@@ -359,7 +360,13 @@ function absoluteUrl(text: string): string {
   throw new UsageError(`Error fetching URL \`${shortened(text)}\`: only http and https URLs can be opened`);
 }
 
-function invalid(action: BrowserAction, error = "Invalid function arguments"): BrowserResult {
+/** Why arguments are invalid: gpt-oss's words, and the first field at fault. */
+function faultIn(error: z.ZodError): string {
+  const [field] = error.issues[0]?.path ?? [];
+  return field === undefined ? "Invalid function arguments" : `Invalid function arguments: '${String(field)}'`;
+}
+
+function invalid(action: BrowserAction, error: string): BrowserResult {
   return { text: JSON.stringify({ error }), isError: true, action };
 }
 
