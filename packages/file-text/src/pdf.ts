@@ -79,7 +79,7 @@ export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: Long
       const page = await bounded(() => pageText(file, number, text));
       await work.spend(UNITS_PER_PAGE);
       const { images, faults } = reader.budget;
-      const why = faults > 0 ? UNREAD : page === "" && images > 0 ? NO_TEXT : "";
+      const why = faults > 0 || isNoText(page) ? UNREAD : page === "" && images > 0 ? NO_TEXT : "";
       if (why !== "") untold.push({ page: number, text: page === "" ? why : `${page}\n${why}` });
       else if (page !== "") untold.push({ page: number, text: page });
       hasText ||= page !== "";
@@ -172,7 +172,21 @@ async function pageText(file: PdfDocument, number: number, allowance: Allowance)
     page.cleanup();
   }
   // A PDF may itself contain text that is not well-formed UTF-16, and U+0000.
-  return [joinLines(layout.lines()), ...notes].join("\n").replaceAll("\0", "").toWellFormed().trim();
+  return [joinLines(layout.lines()), ...notes].join("\n").toWellFormed().replace(CONTROLS, "\ufffd").trim();
+}
+
+/** Control characters of a text: codes of a font that does not say which characters they are. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f]/g;
+
+/** Codes without a meaning: those, and the private ones of a font. */
+const MEANINGLESS = /[\ufffd\ue000-\uf8ff]/g;
+
+/** This part of a page's characters, at least, is meaningless where its font does not say what they are. A sign in a text is less. */
+const NO_TEXT_SHARE = 0.05;
+
+function isNoText(page: string): boolean {
+  return (page.match(MEANINGLESS)?.length ?? 0) > NO_TEXT_SHARE * page.length;
 }
 
 /** The text of what lies on a page: a field's value, a note, or where a link leads. */

@@ -161,6 +161,11 @@ describe("what cannot be read is told", () => {
   });
 });
 
+it("that the codes of a page's font are no characters is told", async () => {
+  const text = await read(cjk("Identity-H", "Identity", "Unknown", "0001000200030004"));
+  expect(text).toBe("Invoice 42\n\ufffd\ufffd\ufffd\ufffd\nThank you.\n[A part of this page cannot be read.]");
+});
+
 it("a PDF behind the headers of a mail is read", async () => {
   const bytes = page([72, 700, "Invoice"]);
   const header = new TextEncoder().encode("Content-Type: application/pdf\r\nContent-Disposition: attachment\r\n\r\n");
