@@ -27,18 +27,35 @@ describe("a reader of a run", () => {
     const first = new ReaderCount();
     first.follow("reader", async () => 7);
     const second = new ReaderCount();
-    second.restore(await first.stop());
+    void second.restore(await first.stop());
     const third = new ReaderCount();
-    third.restore(await second.stop());
+    void third.restore(await second.stop());
     expect(third.takeLeft("reader")).toBe(7);
     expect(third.takeLeft("reader")).toBeUndefined();
+  });
+
+  it("keeps its object from ending until it has gone on: its position is nowhere else", async () => {
+    const stub = env.HOME.getByName(`tenant:${newTurnAddress().home}`) as DurableObjectStub<Home>;
+    await runInDurableObject(stub, async (home) => {
+      expect(home.isIdle).toBe(true);
+      await home.takeOver({ access: {}, lease: undefined, readers: { reader: 7 } });
+      expect(home.isIdle).toBe(false);
+    });
+    const readers = new ReaderCount();
+    let isOver = false;
+    const over = readers.restore({ one: 1, other: 2 }).then(() => (isOver = true));
+    readers.takeLeft("one");
+    await Promise.resolve();
+    expect(isOver).toBe(false);
+    readers.takeLeft("other");
+    await over;
   });
 
   it("is forgotten after a minute", async () => {
     const first = new ReaderCount();
     first.follow("reader", async () => 7);
     const second = new ReaderCount();
-    second.restore(await first.stop());
+    void second.restore(await first.stop());
     vi.setSystemTime(Date.now() + 60_000);
     expect(await second.stop()).toEqual({});
   });

@@ -33,15 +33,20 @@ export async function carriedOf({ runs, conversation, readers }: Parts): Promise
   return isEmpty ? undefined : { access, lease, readers: positions };
 }
 
-/** Restores them, and resumes the runs. Resolves when the foreground turn holds its conversation again, or has lost it. */
+/**
+ * Restores them, and resumes the runs. Resolves when the readers have gone on, and the foreground turn holds its conversation again or has
+ * lost it: the object must not end before, because they are nowhere else.
+ */
 export async function restoreCarried(
   { runs, conversation, readers }: Parts,
   { access, lease, readers: positions }: CarriedHome,
 ): Promise<void> {
-  readers.restore(positions);
+  const haveGoneOn = readers.restore(positions);
   if (lease) conversation.restore(lease);
   runs.resumeRuns(access);
-  if (!lease) return;
-  await scheduler.wait(RECONNECT_MS);
-  conversation.loseUnlessOpen(lease.ticket);
+  if (lease) {
+    await scheduler.wait(RECONNECT_MS);
+    conversation.loseUnlessOpen(lease.ticket);
+  }
+  await haveGoneOn;
 }

@@ -29,6 +29,7 @@ export class ReaderCount {
   readonly #stops = new Map<string, () => Promise<number>>();
   /** The positions of readers of the object's instance in an earlier process, and until when they are kept (Unix milliseconds). */
   readonly #left = new Map<string, { after: number; until: number }>();
+  #onAllTaken = () => {};
   /** Runs that were deleted while they had readers. */
   readonly #deleted = new Set<string>();
 
@@ -69,16 +70,20 @@ export class ReaderCount {
     return positions;
   }
 
-  /** Takes the positions that another process gives. */
-  restore(positions: Record<string, number>): void {
+  /** Takes the positions that another process gives. Resolves when all their readers have gone on, or may do so no more. */
+  async restore(positions: Record<string, number>): Promise<void> {
     const until = Date.now() + GOES_ON_MS;
     for (const [reader, after] of Object.entries(positions)) this.#left.set(reader, { after, until });
+    if (this.#left.size === 0) return;
+    const taken = new Promise<void>((resolve) => (this.#onAllTaken = resolve));
+    await Promise.race([taken, scheduler.wait(GOES_ON_MS)]);
   }
 
   /** The position of a reader of an earlier process, which is forgotten; undefined if it is not known. */
   takeLeft(reader: string): number | undefined {
     const left = this.#left.get(reader);
     this.#left.delete(reader);
+    if (this.#left.size === 0) this.#onAllTaken();
     return left?.after;
   }
 
