@@ -10,20 +10,18 @@ export interface Mail {
   attachments: { filename: string; mimeType: string; bytes: Uint8Array }[];
 }
 
-/** Headers of mails: a text with two of them at its beginning, one of which only mails have, is one. */
-const HEADER =
-  /^(?:from|to|subject|date|message-id|received|mime-version|return-path|delivered-to|content-type|x-[\w-]+): ?\S/im;
-const OWN_HEADER = /^(?:from|received|return-path|message-id|delivered-to): ?\S/im;
+/** Headers that only mails have. */
+const HEADER = /^(?:from|received|return-path|message-id|delivered-to): ?\S/im;
 
 /** Tells whether a file is a mail by its media type or its name. */
 export function isNamedMail({ filename, mimeType = "" }: { filename: string; mimeType?: string | undefined }): boolean {
   return /\.eml$/i.test(filename) || /^\s*message\/rfc822\b/i.test(mimeType.slice(0, 64));
 }
 
-/** Tells whether a text is a mail: by its name, and by the headers with which it begins. */
+/** Tells whether a text is a mail: by its name or media type, and by the headers with which it begins. */
 export function isMail(text: string, about: { filename: string; mimeType?: string | undefined }): boolean {
   const head = text.slice(0, 4_096).split(/\r?\n\r?\n/)[0] ?? "";
-  return isNamedMail(about) && HEADER.test(head) && OWN_HEADER.test(head);
+  return isNamedMail(about) && HEADER.test(head);
 }
 
 /** Throws an UnreadableFile for a mail that cannot be read. */

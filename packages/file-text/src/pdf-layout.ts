@@ -138,26 +138,30 @@ function isOnLine(line: Line, angle: number, baseline: number, size: number): bo
 function textOfLine({ cells, size, isRightToLeft }: Line): string {
   // A stable sort: pieces at one place stay in their order.
   const sorted = cells.toSorted((one, other) => (isRightToLeft ? other.to - one.to : one.from - other.from));
-  let text = "";
+  // A line may have any number of cells: only the last piece is looked at.
+  const pieces: string[] = [];
   let before: Cell | undefined;
   for (const cell of sorted) {
-    if (before) {
+    const last = pieces.pop();
+    if (!before || last === undefined) pieces.push(cell.text);
+    else {
       const gap = (isRightToLeft ? before.from - cell.to : cell.from - before.to) / size;
-      if (gap > CELL_GAP) text = `${text.trimEnd()}\t`;
-      else if ((gap > WORD_GAP || cell.isApart) && !/\s$/.test(text)) text += " ";
+      const isSpaced = last.trimEnd() !== last;
+      if (gap > CELL_GAP) pieces.push(last.trimEnd(), "\t", cell.text.trimStart());
+      else if (isSpaced) pieces.push(last, cell.text.trimStart());
+      else if (gap > WORD_GAP || cell.isApart) pieces.push(last, " ", cell.text.trimStart());
+      else pieces.push(last, cell.text);
     }
-    text += before && /\s$/.test(text) ? cell.text.trimStart() : cell.text;
     before = cell;
   }
-  return text.trimEnd();
+  return pieces.join("").trimEnd();
 }
 
 /** Joins lines. A soft hyphen at the end of a line joins the two parts of its word; elsewhere it is not shown. */
 export function joinLines(lines: readonly { text: string; isParagraph: boolean }[]): string {
-  let text = "";
-  for (const [index, line] of lines.entries()) {
-    if (index > 0) text = text.endsWith("\u00ad") ? text.slice(0, -1) : `${text}${line.isParagraph ? "\n\n" : "\n"}`;
-    text += line.text;
-  }
-  return text.replaceAll("\u00ad", "");
+  const pieces = lines.map(({ text, isParagraph }, index) => {
+    const before = lines[index - 1]?.text ?? "\u00ad";
+    return before.endsWith("\u00ad") ? text : `${isParagraph ? "\n\n" : "\n"}${text}`;
+  });
+  return pieces.join("").replaceAll("\u00ad", "");
 }

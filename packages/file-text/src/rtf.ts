@@ -38,9 +38,9 @@ interface Group {
 /** Throws an UnreadableFile for text that is no RTF, or is cut off in the middle of a group. */
 export function rtfText(source: string): string {
   let decoder = new TextDecoder("windows-1252");
-  let pieces: string[] = [];
+  const pieces: string[] = [];
   let bytes: number[] = [];
-  let groups: Group[] = [{ isLeftOut: false, fallback: 1 }];
+  const groups: Group[] = [{ isLeftOut: false, fallback: 1 }];
   let skip = 0;
   const flush = () => {
     if (bytes.length > 0) pieces.push(decoder.decode(new Uint8Array(bytes)));
@@ -90,10 +90,7 @@ export function rtfText(source: string): string {
   }
   flush();
   if (TOKEN.lastIndex !== 0 || groups.length > 1) throw damaged();
-  groups = [];
-  const text = pieces.join("").toWellFormed();
-  pieces = [];
-  return text.replaceAll("\0", "").trim();
+  return pieces.join("").toWellFormed().replaceAll("\0", "").trim();
 }
 
 function decoderOf(codePage: number): TextDecoder {
