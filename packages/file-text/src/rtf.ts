@@ -24,7 +24,7 @@ const CHARACTERS: Readonly<Record<string, string>> = {
   ...{ ldblquote: "“", rdblquote: "”", bullet: "•", endash: "–", emdash: "—", emspace: " ", enspace: " " },
 };
 
-const TOKEN = /\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\(.)|([{}])|[\r\n]+|[^\\{}\r\n]+/gsy;
+const TOKEN = /\\([a-zA-Z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-fA-F]{2})|\\(.)|([{}])|[\r\n]+|[^\\{}\r\n]+/gsy;
 
 /** Groups nested deeper are damage. */
 const MAX_DEPTH = 1_000;

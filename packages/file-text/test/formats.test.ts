@@ -163,6 +163,10 @@ describe("RTF", () => {
     expect(await rtf(content)).toBe("Hello RTF café €\nnext\tx{y}");
   });
 
+  it("may write its codes in capitals, and its words, too", async () => {
+    expect(await rtf("{\\mmathPr\\mmathFont34}caf\\'E9")).toBe("café");
+  });
+
   it("in another code page is read in it", async () => {
     expect(await read(strToU8("{\\rtf1\\ansi\\ansicpg932 \\'93\\'fa\\'96\\'7b}"), "a.rtf")).toBe("日本");
   });
