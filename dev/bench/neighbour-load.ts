@@ -6,7 +6,7 @@ import { WebSocket } from "ws";
  * are what the server may answer to it.
  */
 
-const [url = "", apiKey = "", model = "", ...kinds] = process.argv.slice(2);
+const [url = "", apiKey = "none", model = "", ...kinds] = process.argv.slice(2);
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0, timeout: 60_000 });
 
 const WORDS = Array.from({ length: 3_000 }, (_, index) => `w${(index * 7919).toString(36)}`);

@@ -271,7 +271,7 @@ function tellDroppedTools({ tell }: Caller, types: readonly string[]): void {
 const UNITS_PER_ITEM = 1;
 
 /** The microseconds that a short turn takes, about, with its events. */
-const UNITS_PER_TURN = 3_000;
+const UNITS_PER_TURN = 2_000;
 
 /** A turn that is ready to be assembled. */
 export interface PreparedTurn {

@@ -117,12 +117,8 @@ export class SliceQueue {
 
 const slices = new SliceQueue((ms) => new Promise<void>((resolve) => setTimeout(resolve, ms)));
 
-/**
- * The units that a tenant may spend, beyond its share, before its short work waits for slices, too: beside others, and alone, when another
- * one may come.
- */
+/** The units that a tenant may spend beyond its share before its short work waits for slices, too, if other tenants have work. */
 const MAX_DEBT = SLICE_UNITS;
-const MAX_DEBT_ALONE = 500_000;
 
 /** Tenants whose last work is older than this do not compete for the thread. Milliseconds. */
 const COMPETES_MS = 1_000;
@@ -150,7 +146,7 @@ function isOverShare(tenant: string, units: number): boolean {
   account.at = now;
   accounts.delete(tenant);
   accounts.set(tenant, account);
-  return account.debt > (accounts.size > 1 ? MAX_DEBT : MAX_DEBT_ALONE);
+  return accounts.size > 1 && account.debt > MAX_DEBT;
 }
 
 /** Work in steps, each of which gives its cost, in units. */
