@@ -1,6 +1,7 @@
 import { badField, badRequest, type Finding, invalidBody } from "./errors.ts";
 import { booleanField, integerField, listField, missing, objectField, stringField } from "./fields.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
+import { describePicture, SEEING_MODEL } from "./pictures.ts";
 import { pythonJson } from "./python-text.ts";
 import {
   type AnswerFormat,
@@ -84,7 +85,7 @@ export function parseMessages(body: JsonObject): ChatMessage[] {
   if (messages.length === 0) {
     throw badRequest("Cannot apply chat template to an empty conversation. Provide at least one message.");
   }
-  return messages.map(parseMessage);
+  return messages.map((message) => parseMessage(message, body.model === SEEING_MODEL));
 }
 
 /** Checks `tools` alone, for /tokenize. */
@@ -124,12 +125,12 @@ function notAFunction(loc: string, tool: Json): Error {
   return "function" in rest ? invalidBody(wrong) : invalidBody(wrong, absent);
 }
 
-function parseMessage(message: Json): ChatMessage {
+function parseMessage(message: Json, sees: boolean): ChatMessage {
   if (!isObject(message) || typeof message.role !== "string") throw missing("body.messages.0.role", message);
   if (message.role !== "assistant" && (message.content ?? null) === null) throw badContent(null);
   return {
     role: message.role,
-    text: parseContent(message.content),
+    text: parseContent(message.content, sees),
     media: Array.isArray(message.content) && message.content.some(isMedia),
     reasoning: stringField(message, "reasoning") ?? stringField(message, "reasoning_content") ?? "",
     toolCalls: (listField(message, "tool_calls") ?? []).map(parseToolCall),
@@ -137,11 +138,16 @@ function parseMessage(message: Json): ChatMessage {
   };
 }
 
-function parseContent(content: Json | undefined): string {
+function parseContent(content: Json | undefined, sees: boolean): string {
   if (content === undefined || content === null) return "";
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) throw badContent(content);
-  return content.map(parsePart).join("\n");
+  return content.map((part) => (sees && pictureIn(part)) || parsePart(part)).join("\n");
+}
+
+function pictureIn(part: Json): string | undefined {
+  const image = isObject(part) ? part.image_url : undefined;
+  return isObject(image) && typeof image.url === "string" ? describePicture(image.url) : undefined;
 }
 
 function parsePart(part: Json): string {

@@ -10,14 +10,19 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFile
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 /**
- * `budget` is what is left for the file that is read: `src/pdf.ts` sets it, and the numbers of images and of faults that the reader finds and passes over. Once it has run out, the reader finds the end of the file wherever it reads on: it
+ * `budget` is what is left for the file that is read: `src/pdf.ts` sets it, and the numbers of images, of drawn lines and of faults that the reader finds and passes over. Once it has run out, the reader finds the end of the file wherever it reads on: it
  * passes over many errors and tries again.
  */
 const BEGINNING = `import { Inflate } from "fflate";
 export function newReader() {
-const budget = { bytes: 0, tokens: 0, images: 0, faults: 0, giveWay: () => undefined };
+const budget = { bytes: 0, tokens: 0, images: 0, faults: 0, strokes: 0, giveWay: () => undefined };
 const $warned = (warning) => {
   if (/^(getTextContent|getContentStream|loadFont|ensureStateFont|readToUnicode)[ :]/.test(warning)) budget.faults += 1;
+};
+const $seen = (operator) => {
+  // T.endInlineImage; T.lineTo to T.curveTo3, and T.shadingFill.
+  if (operator === 65) budget.images += 1;
+  else if ((operator >= 14 && operator <= 17) || operator === 62) budget.strokes += 1;
 };
 const $spend = (bytes, tokens) => {
   budget.bytes -= bytes;
@@ -81,7 +86,12 @@ const CHANGES = [
   ["mapBfRange(e,t,n){if(", "mapBfRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],
   // Soft hyphens show which lines end in the middle of a word.
   ["if(c.isInvisibleFormatMark)continue;", "if(c.isInvisibleFormatMark&&s.unicode.charCodeAt(0)!==173)continue;"],
-  // Images on a page whose text is read, and parts of it that cannot be read.
+  // Images and drawings on a page whose text is read, and parts of it that cannot be read. A line counts, a rectangle does not: rules of
+  // tables are rectangles.
+  [
+    "k.read(p));){j=i.state,ee||=j.clone();let e=p.fn;switch(y=p.args,e|0){case T.setFont:",
+    "k.read(p));){j=i.state,ee||=j.clone();let e=p.fn;$seen(e);switch(y=p.args,e|0){case T.setFont:",
+  ],
   ["if(_.name!==`Form`){D.set(h,m.objId,!0)", "if(_.name!==`Form`){budget.images+=1,D.set(h,m.objId,!0)"],
   ["function warn$1(e){", "function warn$1(e){$warned(e);"],
   ["this.checked=0,this.endTime<=Date.now())", "this.checked=0,!0)"],

@@ -9,6 +9,7 @@ import { untilEntered } from "@responses-edge/turn/contract/measurements";
 import { withItemIds } from "@responses-edge/turn/prompt";
 import { z } from "zod";
 import { checkMedia, checkRequestItems } from "../assembly/media-policy.ts";
+import { anySeesImages } from "../assembly/model-server.ts";
 import { conversationAddress, homeHere } from "../store/home/home-client.ts";
 import type { Conversation } from "../store/home/home-rows.ts";
 import type { ItemPage } from "../store/home/item-store.ts";
@@ -127,7 +128,11 @@ async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAd
     throw invalidRequest(`items[${trigger}].type`, "A conversation cannot have a 'compaction_trigger'.");
   }
   await checkRequestItems(items, "items", caller, signal);
-  const read = await readInputFiles(caller, items, { field: "items", signal });
+  const read = await readInputFiles(caller, items, {
+    field: "items",
+    signal,
+    sees: () => anySeesImages(config, signal),
+  });
   const { input } = await past.past(read.items, null);
   checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);
   const stored = JSON.stringify(withItemIds(input, address, true));

@@ -295,7 +295,12 @@ export async function prepareTurn(
   const hold = (length: number) => scope.resize(bodyLength + length);
   const files = creation.isText
     ? { items: sent, length: 0 }
-    : await readInputFiles(caller, sent, { field: "input", signal: abort.signal, hold });
+    : await readInputFiles(caller, sent, {
+        field: "input",
+        signal: abort.signal,
+        hold,
+        sees: () => modelAccess.seesImages(request.model, abort.signal),
+      });
   const reads = [
     modelAccess.resolve(request.model, abort.signal),
     caller.past.past(files.items, previous),

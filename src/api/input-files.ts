@@ -1,11 +1,12 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
-import { type TextLimits, UnreadableFile } from "@responses-edge/file-text";
+import { type TextLimits, type TextPage, UnreadableFile } from "@responses-edge/file-text";
 import { imageFormatOf } from "@responses-edge/hosted-tools/image-generation";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { fileDataOf, type InputPart } from "@responses-edge/responses-api/items/parts";
+import { type FilePicture, fileDataOf, type InputPart } from "@responses-edge/responses-api/items/parts";
 import { type InputItem, partsOf } from "@responses-edge/responses-api/items/registry";
 import { type FileBytes, fetchFile, tooLarge } from "../assembly/remote-file.ts";
 import { readText } from "../store/tenant/files/read-text.ts";
+import { PagePictures, type ShownPages } from "./page-pictures.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -31,6 +32,7 @@ interface UnreadPart {
 }
 
 type ReadablePart = Extract<InputPart, { type: "input_file" | "input_image" }>;
+type FilePart = Extract<InputPart, { type: "input_file" }>;
 
 /** Items whose files were read. */
 export interface ReadItems {
@@ -39,14 +41,21 @@ export interface ReadItems {
   length: number;
 }
 
+interface Reading {
+  signal: AbortSignal;
+  /** Takes the memory for a number of bytes, and may throw. */
+  hold?: (length: number) => void;
+  /** Tells whether the model reads images. Called only if there are files, and once. */
+  sees: () => Promise<boolean>;
+}
+
 /**
- * Reads the files that the items name. `field` is the field of the items; `hold` takes the memory for a number of bytes, and may
- * throw. Throws the 400 of a file that does not exist, cannot be read, or is too large; it names the field.
+ * Reads the files that the items name. `field` is the field of the items. Throws the 400 of a file that does not exist, cannot be read, or is too large; it names the field.
  */
 export async function readInputFiles(
   caller: Caller,
   items: InputItem[],
-  { field, signal, hold }: { field: "input" | "items"; signal: AbortSignal; hold?: (length: number) => void },
+  { field, signal, hold, sees }: Reading & { field: "input" | "items" },
 ): Promise<ReadItems> {
   const unread: UnreadPart[] = [];
   for (const [index, item] of items.entries()) {
@@ -58,11 +67,12 @@ export async function readInputFiles(
   }
   if (unread.length === 0) return { items, length: 0 };
   if (unread.length > MAX_FILES) throw invalidRequest(field, `A request may have at most ${MAX_FILES} files.`);
-  const reader = new FileReader(caller, signal, hold);
+  const seesImages = unread.some(({ part }) => part.type === "input_file") && (await sees());
+  const reader = new FileReader(caller, { signal, hold, seesImages });
   const read = items.slice();
   for (const { index, field: name, at, part } of unread) {
-    const file_content = await reader.read(part, `${field}[${index}].${name}[${at}]`);
-    read[index] = withPart(read[index] as InputItem, name, at, { ...part, file_content });
+    const content = await reader.read(part, `${field}[${index}].${name}[${at}]`);
+    read[index] = withPart(read[index] as InputItem, name, at, { ...part, ...content });
   }
   return { items: read, length: reader.length };
 }
@@ -77,33 +87,43 @@ function withPart(item: InputItem, field: "content" | "output", at: number, part
   return { ...item, [field]: parts.with(at, part) } as InputItem;
 }
 
+/** The content of a part, as `items/parts.ts` has it. */
+type Content = Required<Pick<ReadablePart, "file_content">> & Pick<ReadablePart, "file_pictures">;
+
 class FileReader {
   readonly #caller: Caller;
   readonly #signal: AbortSignal;
   readonly #hold: ((length: number) => void) | undefined;
   readonly #work: LongWork;
+  /** Undefined for a model that does not see. */
+  readonly #pictures: PagePictures | undefined;
   /** UTF-16 units of all that was read. */
   length = 0;
 
-  constructor(caller: Caller, signal: AbortSignal, hold?: (length: number) => void) {
+  constructor(
+    caller: Caller,
+    { signal, hold, seesImages }: Pick<Reading, "signal"> & { hold: Reading["hold"]; seesImages: boolean },
+  ) {
     this.#caller = caller;
     this.#signal = signal;
     this.#hold = hold;
     this.#work = new LongWork(caller.tenant);
+    this.#pictures = seesImages ? new PagePictures(caller.config.files) : undefined;
   }
 
-  /** Gives the model's text of the part at `path`. */
-  async read(part: ReadablePart, path: string): Promise<string> {
+  /** Gives what the model reads of the part at `path`. */
+  async read(part: ReadablePart, path: string): Promise<Content> {
     const { maxReadBytes, maxImageBytes } = this.#caller.config.files;
     const content =
       part.type === "input_image"
-        ? await this.#image(part.file_id ?? "", maxImageBytes, `${path}.file_id`)
+        ? { file_content: await this.#image(part.file_id ?? "", maxImageBytes, `${path}.file_id`) }
         : part.file_id !== undefined
-          ? await this.#stored(part.file_id, part.filename, maxReadBytes, `${path}.file_id`)
+          ? await this.#stored(part.file_id, part, maxReadBytes, `${path}.file_id`)
           : part.file_url !== undefined
-            ? await this.#remote(part.file_url, part.filename, maxReadBytes, `${path}.file_url`)
-            : await this.#given(part.file_data ?? "", part.filename, `${path}.file_data`);
-    this.length += content.length;
+            ? await this.#remote(part.file_url, part, maxReadBytes, `${path}.file_url`)
+            : await this.#given(part.file_data ?? "", part, `${path}.file_data`);
+    this.length += content.file_content.length;
+    for (const { url } of content.file_pictures ?? []) this.length += url.length;
     this.#hold?.(this.length);
     return content;
   }
@@ -118,25 +138,29 @@ class FileReader {
     return `data:image/${format};base64,${bytes.toBase64()}`;
   }
 
-  async #stored(id: string, filename: string | undefined, maxBytes: number, param: string): Promise<string> {
+  async #stored(id: string, { filename, detail }: FilePart, maxBytes: number, param: string): Promise<Content> {
     const file = await this.#bytesOf(id, maxBytes, param);
-    return await this.#text({ ...file, filename: filename ?? file.filename }, param);
+    return await this.#content({ ...file, filename: filename ?? file.filename }, detail, param);
   }
 
-  async #remote(url: string, filename: string | undefined, maxBytes: number, param: string): Promise<string> {
+  async #remote(url: string, { filename, detail }: FilePart, maxBytes: number, param: string): Promise<Content> {
     const hold = (length: number) => this.#hold?.(this.length + length);
     const file = await fetchFile(url, { config: this.#caller.config, signal: this.#signal, maxBytes, hold, param });
-    return await this.#text({ ...file, filename: filename ?? file.filename }, param);
+    return await this.#content({ ...file, filename: filename ?? file.filename }, detail, param);
   }
 
-  async #given(data: string, filename = "unnamed", param: string): Promise<string> {
+  async #given(data: string, { filename = "unnamed", detail }: FilePart, param: string): Promise<Content> {
     const { base64 = "", mimeType } = fileDataOf(data) ?? {};
     await this.#work.spend(base64.length * UNITS_PER_BYTE);
-    return await this.#text({ bytes: Uint8Array.fromBase64(base64), filename, mimeType }, param);
+    return await this.#content({ bytes: Uint8Array.fromBase64(base64), filename, mimeType }, detail, param);
   }
 
-  /** The text of a file as it stands in a prompt: its name, then its pages, each under its number. */
-  async #text({ bytes, filename, mimeType }: FileBytes, param: string): Promise<string> {
+  /** The text of a file as it stands in a prompt, and pictures of its pages for a model that sees. */
+  async #content(
+    { bytes, filename, mimeType }: FileBytes,
+    detail: FilePart["detail"],
+    param: string,
+  ): Promise<Content> {
     const { maxReadBytes, maxReadText, maxReadPages } = this.#caller.config.files;
     const limits: Partial<TextLimits> = {
       maxBytes: maxReadBytes,
@@ -144,17 +168,21 @@ class FileReader {
       maxPages: maxReadPages,
       maxRows: MAX_ROWS,
     };
-    const parts: string[] = [];
+    const file = { bytes, about: { filename, mimeType }, tenant: this.#caller.tenant, limits };
+    const pages: TextPage[] = [];
+    let fault: UnreadableFile | undefined;
     try {
-      const { tenant } = this.#caller;
-      for await (const { page, text } of readText({ bytes, about: { filename, mimeType }, tenant, limits })) {
-        parts.push(page === null ? text : `[page ${page}]\n${text}\n`);
-      }
+      for await (const page of readText(file)) pages.push(page);
     } catch (error) {
-      if (error instanceof UnreadableFile) throw unreadable(error, param);
-      throw error;
+      if (!(error instanceof UnreadableFile)) throw error;
+      fault = error;
     }
-    return `[file: ${filename.replace(/\p{Cc}/gu, " ").slice(0, MAX_NAME_LENGTH)}]\n${parts.join("\n").trimEnd()}`;
+    // The pages of a scan are known all the same.
+    const isScan = fault?.code === "unsupported_file" && pages.some(({ picture }) => picture !== undefined);
+    if (fault && !(isScan && this.#pictures)) throw unreadable(fault, param, isScan ? BLIND : "");
+    const shown = await this.#pictures?.of(file, pages, detail);
+    if (fault && shown?.pictures.size === 0) throw unreadable(fault, param, shown.notes.join(" "));
+    return contentOf(filename, pages, shown);
   }
 
   /** A file of the tenant's. Throws the 400 of one that does not exist: unknown, deleted and other tenants' files look alike. */
@@ -181,6 +209,30 @@ const UNITS_PER_BYTE = 0.002;
 
 const MAX_NAME_LENGTH = 255;
 
-function unreadable({ code, message }: UnreadableFile, param: string): ApiError {
-  return invalidRequest(param, message, code === "too_large" ? "file_too_large" : code);
+/** The name of a file, then its pages, each under its number and before its picture, then the notes on them. */
+function contentOf(filename: string, pages: readonly TextPage[], shown?: ShownPages): Content {
+  const { pictures, notes = [] } = shown ?? {};
+  const file_pictures: FilePicture[] = [];
+  const head = `[file: ${filename.replace(/\p{Cc}/gu, " ").slice(0, MAX_NAME_LENGTH)}]\n`;
+  const parts: string[] = [];
+  let { length } = head;
+  for (const { page, text: said } of pages) {
+    const part = page === null ? said : `[page ${page}]\n${said}\n`;
+    parts.push(part);
+    length += part.length + 1;
+    const url = page === null ? undefined : pictures?.get(page);
+    if (url !== undefined) file_pictures.push({ after: length, url });
+  }
+  return {
+    file_content: head + [...parts, ...notes].join("\n").trimEnd(),
+    ...(file_pictures.length > 0 && { file_pictures }),
+  };
+}
+
+/** What would help with a scan. */
+const BLIND =
+  "Use a model that reads images, send its pages as input_image to one, or recognise its text (OCR) first. A model reads images if its card, or CODEX_MODELS, names 'image' among its input_modalities.";
+
+function unreadable({ code, message }: UnreadableFile, param: string, hint = ""): ApiError {
+  return invalidRequest(param, `${message} ${hint}`.trim(), code === "too_large" ? "file_too_large" : code);
 }

@@ -1,3 +1,4 @@
+import { cardModalities } from "@responses-edge/engines/modalities";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { EngineName } from "@responses-edge/turn/contract/engine";
 import { ModelAccess } from "../assembly/model-access.ts";
@@ -103,7 +104,7 @@ function codexModel(card: ModelCard, engine: EngineName, priority: number): Code
     truncation_policy: { mode: "tokens", limit: 10_000 },
     ...(typeof length === "number" && { context_window: length, max_context_window: length }),
     effective_context_window_percent: 95,
-    input_modalities: modalities(card),
+    input_modalities: cardModalities(card) ?? ["text"],
     visibility: "list",
     supported_in_api: true,
     priority,
@@ -115,13 +116,6 @@ const HARMONY_LEVELS = [
   { effort: "medium", description: "Thoughts of a middle length" },
   { effort: "high", description: "Long thoughts" },
 ];
-
-/** Codex's modalities. vLLM 0.32 does not name them; a server that names them is believed. */
-function modalities(card: ModelCard): string[] {
-  const { input_modalities: stated } = card;
-  const known = Array.isArray(stated) ? stated.filter((each) => each === "text" || each === "image") : [];
-  return known.length > 0 ? known : ["text"];
-}
 
 /** The instructions that Codex gives the model first. Its own texts speak of OpenAI's models; `CODEX_MODELS` may have better ones. */
 const INSTRUCTIONS = `You are a coding agent in the Codex CLI, an open-source tool that works on a user's computer, in a terminal. You and the user share one workspace. Be precise, safe and helpful.

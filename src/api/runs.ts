@@ -41,6 +41,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     field: "input",
     signal: abort.signal,
     hold: (length) => scope.resize(caller.bodyLength + length),
+    sees: () => modelAccess.seesImages(request.model, abort.signal),
   });
   const [model, { input }] = await Promise.all([
     modelAccess.resolve(request.model, abort.signal),

@@ -2,6 +2,7 @@ import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { blameFor } from "@responses-edge/engines/blame";
 import { ChatEngine } from "@responses-edge/engines/chat/engine";
 import { HarmonyEngine } from "@responses-edge/engines/harmony/engine";
+import { seesImages } from "@responses-edge/engines/modalities";
 import { learnModels } from "@responses-edge/engines/model-names";
 import type { Body } from "@responses-edge/engines/model-server";
 import { modelOf, type RoutedModel, resolveModel } from "@responses-edge/engines/models";
@@ -51,6 +52,12 @@ export class ModelAccess {
   resolve(name: string | null | undefined, signal: AbortSignal): Promise<Model> {
     this.#model ??= resolveModel(name, this.#conversation, this.#config, this.upstream, signal);
     return this.#model;
+  }
+
+  /** Tells whether the request's model reads images. Throws as `resolve` does. */
+  async seesImages(name: string | null | undefined, signal: AbortSignal): Promise<boolean> {
+    const { upstream: model, engine } = await this.resolve(name, signal);
+    return engine === "chat" && seesImages(model, this.#config, this.upstream, signal);
   }
 
   /** Sets the conversation of the request, before its model is resolved. */

@@ -1,5 +1,6 @@
 import type { DialectName } from "@responses-edge/engines/dialects/dialect";
 import { type MissingParsers, missingParsersOf } from "@responses-edge/engines/missing-parsers";
+import { seesImages } from "@responses-edge/engines/modalities";
 import { dialectOf, fetchModels } from "@responses-edge/engines/model-lists";
 import { learnModels } from "@responses-edge/engines/model-names";
 import type { ModelServer } from "@responses-edge/engines/model-server";
@@ -27,6 +28,15 @@ export type { BoardReport } from "@responses-edge/engines/pool/board-view";
 /** The models that clients may name. Throws ApiError as the upstream does. */
 export function listModels(config: Config, signal: AbortSignal): Promise<ModelCard[]> {
   return list(config, new Upstream(config), signal);
+}
+
+/** Tells whether any model reads images: for items that name no model. False while no server lists its models. */
+export async function anySeesImages(config: Config, signal: AbortSignal): Promise<boolean> {
+  const upstream = new Upstream(config);
+  const cards = await list(config, upstream, signal).catch(() => []);
+  signal.throwIfAborted();
+  for (const { id } of cards) if (await seesImages(id, config, upstream, signal)) return true;
+  return false;
 }
 
 /** Asks for the lists of models again if none has this name. Rejects only with the reason of an aborted `signal`. */

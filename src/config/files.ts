@@ -32,6 +32,16 @@ export const files = {
       integer(2_000, 1, 10_000),
       "The maximum of pages, slides or sheets of a file that is read for a model.",
     ),
+    pictures: variable(
+      "INPUT_FILE_PICTURES",
+      z.enum(["needed", "all", "none"]).default("needed"),
+      'The pages of a PDF that a model which reads images is given as pictures, beside their text. `needed`: pages without text, and those with images or drawings; all of them where the request says `detail: "high"`. See [files.md](../files.md#pages-as-pictures).',
+    ),
+    maxPictures: variable(
+      "INPUT_FILE_MAX_PICTURES",
+      integer(10, 0, 100),
+      "The maximum of pictures of pages in a request. The model is told which pages it is not shown.",
+    ),
     readTimeoutMs: variable(
       "INPUT_FILE_TIMEOUT_MS",
       milliseconds(30_000, 1_000),

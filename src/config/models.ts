@@ -120,7 +120,7 @@ export const models = {
     codexModels: variable(
       "CODEX_MODELS",
       jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
-      'JSON: fields of Codex\'s model catalogue, by model; `*` stands for all. Without `{"qwen3":{"input_modalities":["text","image"]}}` Codex sends no images ([clients.md](../clients.md)).',
+      'JSON: fields of Codex\'s model catalogue, by model; `*` stands for all. Without `{"qwen3":{"input_modalities":["text","image"]}}` Codex sends no images ([clients.md](../clients.md)), and the model is given no pictures of pages ([files.md](../files.md#pages-as-pictures)).',
     ),
     formatWithTools: variable(
       "VLLM_FORMAT_WITH_TOOLS",

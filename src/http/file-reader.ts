@@ -1,7 +1,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { LongWork } from "@responses-edge/bounded-io/long-work";
-import { textOf, UnreadableFile, warmUp } from "@responses-edge/file-text";
-import { FILE_HEADER, type FileToRead, fileOf, type TextLine } from "../contract/file-reading.ts";
+import { drawPages, textOf, UnreadableFile, warmUp } from "@responses-edge/file-text";
+import { FILE_HEADER, type FileToRead, fileOf, type ReadLine } from "../contract/file-reading.ts";
 
 /**
  * Reads files in a process that does nothing else (`cli/serve/file-reading.ts`), on a socket of its own. A GET is answered
@@ -14,7 +14,7 @@ export class FileReader extends WorkerEntrypoint {
       return new Response(null, { status: 204 });
     }
     const file = fileOf(request.headers.get(FILE_HEADER));
-    const lines = linesOfText(new Uint8Array(await request.arrayBuffer()), file);
+    const lines = linesOf(new Uint8Array(await request.arrayBuffer()), file);
     const encoder = new TextEncoder();
     const body = new ReadableStream<Uint8Array>(
       {
@@ -31,9 +31,10 @@ export class FileReader extends WorkerEntrypoint {
   }
 }
 
-async function* linesOfText(bytes: Uint8Array, file: FileToRead): AsyncGenerator<TextLine> {
+async function* linesOf(bytes: Uint8Array, file: FileToRead): AsyncGenerator<ReadLine> {
   try {
-    yield* textOf(bytes, file, file.limits, new LongWork(file.tenant));
+    const work = new LongWork(file.tenant);
+    yield* file.pictures ? drawPages(bytes, file.pictures, work) : textOf(bytes, file, file.limits, work);
     yield { end: true };
   } catch (error) {
     if (!(error instanceof UnreadableFile)) throw error;

@@ -29,6 +29,18 @@ const FINE = textPdf(["One fine page"]);
 
 const TOO_LONG = /too much time to read/;
 
+/** A model that is given pictures of pages. */
+const SEEING = "simulator-reasoning";
+
+/** A page that is soon read, since it has no text, and takes minutes to draw: a shading whose function is long, for each pixel anew. */
+const ENDLESS = contentPdf(streamOf(Buffer.from("/S sh ".repeat(1_000))), "/Shading << /S 6 0 R >>", [
+  "<< /ShadingType 1 /ColorSpace /DeviceRGB /Domain [0 612 0 792] /Function 7 0 R >>",
+  streamOf(
+    Buffer.from(`{ ${"dup mul sqrt ".repeat(2_000)} pop pop 0 0 0 }`),
+    "/FunctionType 4 /Domain [0 612 0 792] /Range [0 1 0 1 0 1]",
+  ),
+]);
+
 let vllm: SimulatorServer;
 let variables: Record<string, string>;
 let served: Served;
@@ -41,6 +53,7 @@ beforeAll(async () => {
       .map(([tenant, key]) => `${tenant}:${hash(key)}`)
       .join(","),
     STATE_DIRECTORY: newFolder(),
+    CODEX_MODELS: JSON.stringify({ [SEEING]: { input_modalities: ["text", "image"] } }),
   };
   served = await start(variables);
 });
@@ -65,9 +78,9 @@ async function answer<Answer>(tenant: Tenant, path: string, body?: object | Form
 }
 
 /** A turn whose prompt has a file. */
-const turnWith = (tenant: Tenant, bytes: Uint8Array, filename = "a.pdf") =>
+const turnWith = (tenant: Tenant, bytes: Uint8Array, filename = "a.pdf", model = "simulator") =>
   call(tenant, "responses", {
-    model: "simulator",
+    model,
     store: false,
     input: [
       {
@@ -157,6 +170,27 @@ describe("a file that is never read to its end", () => {
     expect(await state()).toEqual(failed);
     expect(await answer("attacker", `vector_stores/${store}`)).toMatchObject({ file_counts: { failed: 1 } });
     expect(ends("time")).toBe(0);
+  });
+});
+
+describe("a page that is never drawn to its end", () => {
+  it("costs its owner the picture, and meanwhile another tenant's files are read and drawn", async () => {
+    expect((await turnWith("other", FINE)).status).toBe(200);
+    const order: string[] = [];
+    const attack = turnWith("attacker", ENDLESS, "endless.pdf", SEEING).then((response) => {
+      order.push("the attacker's");
+      return response;
+    });
+    const scan = contentPdf(streamOf(Buffer.from("BI /W 1 /H 1 /CS /G /BPC 8 ID a EI")));
+    for (let turn = 0; turn < 3; turn += 1) {
+      expect((await turnWith("other", scan, "scan.pdf", SEEING)).status).toBe(200);
+    }
+    order.push("another's");
+    const message = /no text.*Not shown as pictures: page 1, because drawing/;
+    await expectError(await attack, { status: 400, param: FIELD, code: "unsupported_file", message });
+    expect(order).toEqual(["another's", "the attacker's"]);
+    const { body } = vllm.simulator.requests.findLast(({ path }) => path.endsWith("chat/completions")) ?? {};
+    expect(JSON.stringify(body)).toContain("data:image/jpeg;base64,");
   });
 });
 

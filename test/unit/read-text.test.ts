@@ -1,13 +1,13 @@
 import type { TextPage } from "@responses-edge/file-text";
 import { describe, expect, it } from "vitest";
-import { FILE_HEADER, fileOf, type TextLine } from "../../src/contract/file-reading.ts";
+import { FILE_HEADER, fileOf, type ReadLine } from "../../src/contract/file-reading.ts";
 import { readText } from "../../src/store/tenant/files/read-text.ts";
 
 const PDF = new TextEncoder().encode("%PDF-1.7\n");
 const page = (number: number): TextPage => ({ page: number, text: `page ${number}` });
 
 /** A service that gives these answers, one after another, and the files that it was asked for. */
-function serviceOf(...answers: (Response | readonly (TextLine | string)[])[]) {
+function serviceOf(...answers: (Response | readonly (ReadLine | string)[])[]) {
   const asked: unknown[] = [];
   const left = answers.values();
   return {
@@ -35,7 +35,7 @@ describe("a file that another process reads", () => {
     expect(service.asked).toEqual([{ tenant: "acme", filename: "a.pdf", limits: { maxPages: 9 } }]);
   });
 
-  it.each<[how: string, first: readonly (TextLine | string)[]]>([
+  it.each<[how: string, first: readonly (ReadLine | string)[]]>([
     ["and its launcher says so", [page(1), { died: true }]],
     ["and its answer breaks off", [page(1)]],
     ["and nothing was read", []],

@@ -197,12 +197,12 @@ async function engineOfServer(
  * model whose card does not come soon: the turn itself will show what is wrong. Old cards are good enough unless
  * `isFresh`: a model's bases do not change while it is served.
  */
-async function lineage(
+export async function lineage(
   model: string,
   upstream: Upstream,
   signal: AbortSignal,
   { isFresh = false } = {},
-): Promise<Pick<ModelCard, "id" | "root" | "max_model_len">[]> {
+): Promise<(Pick<ModelCard, "id"> & Partial<ModelCard>)[]> {
   let cards: readonly ModelCard[] | undefined;
   for (const server of isFresh ? [] : upstream.servers) {
     const known = knownCards(server) ?? [];
@@ -211,7 +211,7 @@ async function lineage(
   cards ??= await upstreamCardsSoon(model, upstream, signal);
   const byId = new Map<string, ModelCard>();
   for (const card of cards) if (!byId.has(card.id)) byId.set(card.id, card);
-  const found = new Map<string, Pick<ModelCard, "id" | "root" | "max_model_len">>();
+  const found = new Map<string, Pick<ModelCard, "id"> & Partial<ModelCard>>();
   for (let id: unknown = model; typeof id === "string" && !found.has(id); id = byId.get(id)?.parent) {
     found.set(id, byId.get(id) ?? { id });
   }
@@ -250,7 +250,10 @@ export async function contextWindow(
   return windows.find((window) => window !== undefined);
 }
 
-function windowIn(cards: readonly Pick<ModelCard, "id" | "max_model_len">[], upstream: Upstream): number | undefined {
+function windowIn(
+  cards: readonly (Pick<ModelCard, "id"> & Partial<ModelCard>)[],
+  upstream: Upstream,
+): number | undefined {
   const windows = cards.map((card) => upstream.windowOf(card.id) ?? card.max_model_len);
   return windows.find((window) => typeof window === "number" && window > 0) ?? undefined;
 }

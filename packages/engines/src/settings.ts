@@ -80,7 +80,7 @@ export interface UpstreamConfig extends ServerBounds {
 export type FormatWithTools = "never" | "strict" | "always";
 
 /** Settings of models with chat templates. */
-export interface ChatConfig {
+export interface ChatConfig extends Pick<ModelSettings, "codexModels"> {
   formatWithTools: FormatWithTools;
   /** `thinking_token_budget` by the server's name of the model, then by the request's `reasoning.effort`. */
   thinkingBudgets: Readonly<Record<string, Readonly<Partial<Record<string, number>>>>>;
@@ -120,6 +120,8 @@ export interface ModelSettings {
   modelEngines: Readonly<Record<string, EngineName>>;
   /** Context windows in tokens, by a server's name of the model. */
   contextWindows: UpstreamConfig["contextWindows"];
+  /** Further fields of model cards, by a server's name of the model; `*` stands for all. */
+  codexModels?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 }
 
 /** Matches gpt-oss in the name of a model at vLLM, or in the path or repository that it was loaded from. */

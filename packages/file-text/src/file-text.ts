@@ -113,7 +113,8 @@ async function* mailText(bytes: Uint8Array, limits: TextLimits, work: LongWork):
     try {
       for await (const page of read(content, about, own, work)) {
         left -= page.text.length;
-        yield page;
+        // Only pages of the file itself are drawn.
+        yield { page: page.page, text: page.text };
       }
     } catch (error) {
       if (!(error instanceof UnreadableFile) || error.code === "too_large") throw error;
@@ -128,7 +129,8 @@ const UNITS_PER_BYTE = 0.01;
 /** Readers find a PDF by a header within the first kilobyte (ISO 32000-1, implementation note 13). */
 const PDF_HEADER_WITHIN = 1024;
 
-function isPdf(bytes: Uint8Array): boolean {
+/** Tells whether a file is a PDF, by its content. */
+export function isPdf(bytes: Uint8Array): boolean {
   if (beginsWith(bytes, "%PDF-")) return true;
   const head = latin1(bytes.subarray(0, PDF_HEADER_WITHIN));
   const at = head.indexOf("%PDF-");

@@ -1,3 +1,4 @@
 export * from "./file-text.ts";
 export { DEFAULT_LIMITS, type TextLimits, UnreadableFile } from "./limits.ts";
+export { drawPages, type PagePicture, type PicturesWanted } from "./pdf-pictures.ts";
 export type { TextPage } from "./text-page.ts";

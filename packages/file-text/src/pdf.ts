@@ -35,9 +35,12 @@ export function loadPdfReader() {
   return import("../dist/pdfjs.js");
 }
 
+/** A page with so many lines and curves has a drawing, such as a chart. Underlines and the rules of a table are fewer. */
+const MIN_STROKES = 100;
+
 /**
- * The pages of a PDF that have text. Throws an UnreadableFile for one that is unreadable, has a password, or has no
- * text at all.
+ * The pages of a PDF that have anything. Throws an UnreadableFile for one that is unreadable or has a password, and, after all of its
+ * pages, for one that has no text at all.
  */
 export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: LongWork): AsyncGenerator<TextPage> {
   const { newReader } = await loadPdfReader();
@@ -73,26 +76,19 @@ export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: Long
     if (file.numPages > limits.maxPages)
       throw new UnreadableFile("too_large", `The file has more than ${limits.maxPages} pages.`);
     let hasText = false;
-    /** Pages without text so far. */
-    let untold: TextPage[] = [];
     for (let number = 1; number <= file.numPages; number++) {
       const page = await bounded(() => pageText(file, number, text));
       await work.spend(UNITS_PER_PAGE);
-      const { images, faults } = reader.budget;
-      const why = faults > 0 || isNoText(page) ? UNREAD : page === "" && images > 0 ? NO_TEXT : "";
-      if (why !== "") untold.push({ page: number, text: page === "" ? why : `${page}\n${why}` });
-      else if (page !== "") untold.push({ page: number, text: page });
+      const { images, strokes, faults } = reader.budget;
+      const isDrawn = images > 0 || strokes >= MIN_STROKES;
+      const why = faults > 0 || isNoText(page) ? UNREAD : page === "" && isDrawn ? NO_TEXT : "";
+      const picture = why !== "" ? ("needed" as const) : isDrawn ? ("useful" as const) : undefined;
       hasText ||= page !== "";
-      if (!hasText) continue;
-      yield* untold;
-      untold = [];
+      const told = [page, why].filter((each) => each !== "").join("\n");
+      if (told !== "") yield { page: number, text: told, ...(picture && { picture }) };
     }
-    if (!hasText) {
-      throw new UnreadableFile(
-        "unsupported_file",
-        "The PDF has no text: its pages are images, as from a scanner. Use OCR first, or send them as input_image.",
-      );
-    }
+    if (!hasText)
+      throw new UnreadableFile("unsupported_file", "The PDF has no text: its pages are images, as from a scanner.");
   } finally {
     await task.destroy();
     if (idle.length < MAX_IDLE) idle.push(reader);
@@ -110,6 +106,7 @@ async function within<Result>(
   const { left } = expanded;
   const { maxPageTokens } = limits;
   budget.images = 0;
+  budget.strokes = 0;
   budget.faults = 0;
   budget.bytes = left;
   budget.tokens = maxPageTokens;

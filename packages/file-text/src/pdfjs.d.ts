@@ -48,13 +48,14 @@ declare module "*/dist/pdfjs.js" {
 
   interface Reader {
     /**
-     * The rest of the file's budget, the numbers of images and of unreadable parts that it has passed over, and a function that the reader
+     * The rest of the file's budget, the numbers of images, of drawn lines and of unreadable parts that it has passed over, and a function that the reader
      * awaits now and then.
      */
     readonly budget: {
       bytes: number;
       tokens: number;
       images: number;
+      strokes: number;
       faults: number;
       giveWay: () => Promise<void> | undefined;
     };

@@ -2,4 +2,9 @@ export interface TextPage {
   /** Page, slide or sheet, from 1; null in formats without pages. */
   page: number | null;
   text: string;
+  /**
+   * What a picture of the page would add: something that its text lacks (`needed`), or images and drawings beside its text (`useful`).
+   * Absent where it would add only looks, and in formats other than PDF.
+   */
+  picture?: "needed" | "useful";
 }

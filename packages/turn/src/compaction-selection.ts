@@ -95,9 +95,17 @@ function newestWithin(messages: readonly Item[], maxLength: number): Item[] {
 function asText(item: Item, maxLength: number): Item {
   if (item.type !== "message" || item.role === "assistant") return item;
   const isPlain = item.content.every((part) => part.type === "input_text" || part.type === "input_file");
-  if (isPlain && lengthOf([item]) <= maxLength) return withoutId(item);
+  if (isPlain && lengthOf([item]) <= maxLength)
+    return withoutId({ ...item, content: item.content.map(withoutPictures) });
   const text = cutInMiddle(item.content.map(noteOfPart).join("\n"), maxLength);
   return { type: "message", role: item.role, status: "completed", content: [{ type: "input_text", text }] };
+}
+
+/** A file without the pictures of its pages: as with images, only their text is kept. */
+function withoutPictures(part: InputPart): InputPart {
+  if (part.type !== "input_file" || !part.file_pictures) return part;
+  const { file_pictures: _, ...file } = part;
+  return file;
 }
 
 function noteOfPart(part: InputPart): string {
@@ -188,7 +196,17 @@ export function promptLength(items: readonly Item[], replays: readonly Replay[])
 }
 
 /** Fields that describe an item, or that no model reads. */
-const FRAME_KEYS = new Set(["type", "id", "role", "status", "call_id", "phase", "detail", "encrypted_content"]);
+const FRAME_KEYS = new Set([
+  "type",
+  "id",
+  "role",
+  "status",
+  "call_id",
+  "phase",
+  "detail",
+  "encrypted_content",
+  "file_pictures",
+]);
 
 /** Characters in all texts of items. */
 export function lengthOf(value: unknown): number {

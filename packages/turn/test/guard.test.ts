@@ -153,6 +153,9 @@ it("a long text is judged in pieces, and one that is too long not at all", () =>
   expect(piecesOf("x".repeat(1_000_000))).toBeUndefined();
 });
 
+/** The picture of a file's page. */
+const PAGE = "data:image/jpeg;base64,AAAA";
+
 it("the texts of messages, outputs and files are judged, and images, each once", () => {
   const items = [
     {
@@ -167,7 +170,7 @@ it("the texts of messages, outputs and files are judged, and images, each once",
       type: "message",
       role: "user",
       content: [
-        { type: "input_file", file_id: "f", file_content: "b" },
+        { type: "input_file", file_id: "f", file_content: "b", file_pictures: [{ after: 1, url: PAGE }] },
         { type: "input_image", file_content: "data:image/png;base64,AAAA" },
       ],
     },
@@ -175,7 +178,7 @@ it("the texts of messages, outputs and files are judged, and images, each once",
     { type: "function_call_output", call_id: "c", output: [{ type: "input_text", text: "d" }] },
   ];
   expect(moderatedText(items)).toBe("a\nb\nc\nd");
-  expect(moderatedImages(items)).toEqual(["data:image/png;base64,AAAA"]);
+  expect(moderatedImages(items)).toEqual(["data:image/png;base64,AAAA", PAGE]);
 });
 
 describe("a moderated engine", () => {

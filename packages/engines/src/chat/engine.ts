@@ -19,6 +19,7 @@ import type { Dialect } from "../dialects/dialect.ts";
 import { cannotContinue } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
 import { lacksParserOfCalls, noteMissingParser, type ParserKind } from "../missing-parsers.ts";
+import { seesImages } from "../modalities.ts";
 import { dialectOf } from "../model-lists.ts";
 import { contextWindow } from "../models.ts";
 import { refuseBadFormats, strictByDefault } from "../offered-tools.ts";
@@ -38,20 +39,18 @@ import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
 import type { MarkupSeen } from "./marked-text.ts";
+import { hasPictures } from "./messages.ts";
 import {
   type Asking,
   isContinued,
   isJoined,
+  isOfPlacement,
   knownTools,
   promptTools,
   toChatRequest,
   toCountRequest,
 } from "./request.ts";
 import { continuesAfter, resumptionAfter } from "./resumption.ts";
-
-/** Error texts of chat templates that want every system message at the beginning, or do not know the role later. */
-const SYSTEM_PLACEMENT =
-  /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
 
 /**
  * Any model that vLLM serves with a chat template, over `/v1/chat/completions`. Always streamed, even for JSON answers:
@@ -200,7 +199,8 @@ export class ChatEngine implements Engine {
     const facts = PARSER_FACTS.get(this.#upstream.server.baseUrl);
     const parsesCalls = !facts || !isBelieved(facts.refusedAutoAt);
     const bindsByDefault = !facts || !isBelieved(facts.refusedStrictAt);
-    const asked = { ...asking, laterSystemMessages, thinkingBudget, bindsByDefault, parsesCalls };
+    const seesImages = await this.#seesPictures(prompt, signal);
+    const asked = { ...asking, laterSystemMessages, seesImages, thinkingBudget, bindsByDefault, parsesCalls };
     const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
     const options = deliveryOf(prompt, promptTools(prompt).length > 0);
     let response: Response;
@@ -280,9 +280,9 @@ export class ChatEngine implements Engine {
     const [said, window] = await Promise.all([
       counting === undefined
         ? { count: estimateTokens([prompt.items, prompt.request.instructions, promptTools(prompt)]) }
-        : this.#upstream.json(path, signal, this.#countRequest(prompt, "in_place")).catch((error: unknown) => {
+        : this.#upstream.json(path, signal, this.#countRequest(prompt, "in_place", signal)).catch((error: unknown) => {
             if (!isOfPlacement(error)) throw error;
-            return this.#upstream.json(path, signal, this.#countRequest(prompt, "at_beginning"));
+            return this.#upstream.json(path, signal, this.#countRequest(prompt, "at_beginning", signal));
           }),
       counting === "tokenize" ? undefined : contextWindow(prompt.model, this.#upstream, signal),
     ]);
@@ -300,14 +300,22 @@ export class ChatEngine implements Engine {
   }
 
   /** Makes the body that has a prompt counted, for the server that gets it. */
-  #countRequest(prompt: Prompt, place: Asking["laterSystemMessages"]): BodyFor {
+  #countRequest(prompt: Prompt, place: Asking["laterSystemMessages"], signal: AbortSignal): BodyFor {
     const refusedAt = PARSER_FACTS.get(this.#upstream.server.baseUrl)?.refusedStrictAt;
     const asking = { laterSystemMessages: place, bindsByDefault: !isBelieved(refusedAt) };
-    return (dialect) => this.#work.run(toCountRequest(prompt, asking, this.#plugins, dialect));
+    return async (dialect) => {
+      const seesImages = await this.#seesPictures(prompt, signal);
+      return this.#work.run(toCountRequest(prompt, { ...asking, seesImages }, this.#plugins, dialect));
+    };
+  }
+
+  /** Tells whether a prompt has pictures of files' pages, and its model sees. */
+  async #seesPictures({ items, model }: Prompt, signal: AbortSignal): Promise<boolean> {
+    return items.some(hasPictures) && (await seesImages(model, this.#config, this.#upstream, signal));
   }
 
   async inputMessages(prompt: Prompt, signal: AbortSignal): Promise<RawMessage[]> {
-    const body = this.#countRequest(prompt, "at_beginning");
+    const body = this.#countRequest(prompt, "at_beginning", signal);
     const tokenized = await this.#rawTokens("//tokenize", signal, body);
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();
@@ -386,11 +394,6 @@ async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]
 /** Tells whether a server refuses a choice of tools because it runs without a parser of calls. */
 function isWithoutParser(error: unknown): boolean {
   return error instanceof ApiError && error.status === 400 && lacksParserOfCalls(error.message);
-}
-
-/** Tells whether a template refuses a prompt because of system messages after the beginning. */
-function isOfPlacement(error: unknown): boolean {
-  return error instanceof ApiError && error.status === 400 && SYSTEM_PLACEMENT.test(error.message);
 }
 
 /** How a prompt is asked, without the parts that are tried out. */

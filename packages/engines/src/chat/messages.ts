@@ -1,5 +1,5 @@
 import { finish, type Steps } from "@responses-edge/bounded-io/long-work";
-import { fileText } from "@responses-edge/responses-api/items/file-text";
+import { fileParts, fileText } from "@responses-edge/responses-api/items/file-text";
 import type { InputPart } from "@responses-edge/responses-api/items/parts";
 import {
   calledId,
@@ -8,6 +8,7 @@ import {
   type Item,
   isClientCall,
   isWord,
+  partsOf as itemParts,
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
 import type { Replay } from "@responses-edge/turn/contract/engine";
@@ -54,6 +55,8 @@ export interface MessageOptions {
    * consecutive user messages are then joined.
    */
   laterSystemMessages: "in_place" | "at_beginning";
+  /** True for a model that sees: it is given the pictures of files' pages. */
+  seesImages?: boolean | undefined;
 }
 
 /**
@@ -99,7 +102,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
     return assistant;
   };
 
-  const { plugins } = options;
+  const { plugins, seesImages } = options;
   const waitsForClient = (): boolean => assistant !== undefined && assistant === unanswered;
 
   /** The step of the next call that this server has answered, if only the client's calls come before it. */
@@ -141,7 +144,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
     const answer = isNoCall ? undefined : clientOutputOf(item);
     if (answer) {
       assistant = undefined;
-      const content = typeof answer.output === "string" ? answer.output : toContent(answer.output);
+      const content = typeof answer.output === "string" ? answer.output : toContent(answer.output, seesImages);
       messages.push({ role: "tool", tool_call_id: answer.call_id, content });
       continue;
     }
@@ -162,7 +165,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
         }
         if (item.role === "user") {
           assistant = undefined;
-          messages.push({ role: "user", content: toContent(item.content) });
+          messages.push({ role: "user", content: toContent(item.content, seesImages) });
           break;
         }
         const text = plainText(item.content);
@@ -241,14 +244,21 @@ function plainText(parts: readonly InputPart[]): string {
   return parts.map((part) => (part.type === "input_text" ? part.text : "")).join("\n");
 }
 
-/** A single text stays a string: older templates support nothing else. */
-function toContent(parts: readonly InputPart[]): string | ContentPart[] {
-  const first = parts[0];
-  if (first === undefined) return "";
-  return parts.length === 1 && first.type === "input_text" ? first.text : parts.map(toContentPart);
+/** Tells whether an item has files with pictures of their pages. */
+export function hasPictures(item: Item): boolean {
+  return itemParts(item).parts.some((part) => part.type === "input_file" && part.file_pictures !== undefined);
 }
 
-function toContentPart(part: InputPart): ContentPart {
+/** A single text stays a string: older templates support nothing else. */
+function toContent(parts: readonly InputPart[], seesImages = false): string | ContentPart[] {
+  const first = parts[0];
+  if (first === undefined) return "";
+  return parts.length === 1 && first.type === "input_text"
+    ? first.text
+    : parts.flatMap((part) => toContentParts(part, seesImages));
+}
+
+function toContentParts(part: InputPart, seesImages: boolean): ContentPart | ContentPart[] {
   switch (part.type) {
     case "input_text":
       return { type: "text", text: part.text };
@@ -261,7 +271,10 @@ function toContentPart(part: InputPart): ContentPart {
     case "input_video":
       return { type: "video_url", video_url: { url: part.video_url } };
     case "input_file":
-      return { type: "text", text: fileText(part) };
+      if (!seesImages || !part.file_pictures) return { type: "text", text: fileText(part) };
+      return fileParts(part).map((piece) =>
+        "text" in piece ? { type: "text", ...piece } : { type: "image_url", image_url: { url: piece.picture } },
+      );
   }
 }
 

@@ -2,6 +2,7 @@ import type { Steps } from "@responses-edge/bounded-io/long-work";
 import { type Rules, toPattern } from "@responses-edge/grammar";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { vllmFields } from "@responses-edge/responses-api/create-fields";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { type FunctionTool, mustCall, type ToolChoice } from "@responses-edge/responses-api/tools";
 import { customParameters } from "@responses-edge/turn/contract/client-functions";
@@ -25,8 +26,7 @@ const PASSED_THROUGH = (Object.keys(vllmFields) as (keyof typeof vllmFields)[]).
 const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
 
 /** How a prompt is sent to vLLM. */
-export interface Asking {
-  laterSystemMessages: MessageOptions["laterSystemMessages"];
+export interface Asking extends Pick<MessageOptions, "laterSystemMessages" | "seesImages"> {
   /** Reasoning tokens of the model, if the request does not say. */
   thinkingBudget?: number;
   /** The grammar of the final text's format applies: no tool can be called, unless vLLM joins it with theirs. */
@@ -41,6 +41,15 @@ export interface Asking {
   parsesCalls?: boolean;
   /** EBNF of the whole output after the reasoning: the input of a call. */
   inputGrammar?: string;
+}
+
+/** Error texts of chat templates that want every system message at the beginning, or do not know the role later. */
+const SYSTEM_PLACEMENT =
+  /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
+
+/** Tells whether a template refuses a prompt because of system messages after the beginning. */
+export function isOfPlacement(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 400 && SYSTEM_PLACEMENT.test(error.message);
 }
 
 /** The tools in the prompt; `callable`: those that the model may call, the server's and the client's. */
@@ -93,17 +102,20 @@ export function isContinued(prompt: Prompt): boolean {
   return !prompt.corrections?.length && isUnfinished(prompt.items.at(-1));
 }
 
+/** The part of it that determines the prompt's tokens. */
+type CountedAsking = Pick<Asking, "laterSystemMessages" | "seesImages" | "bindsByDefault">;
+
 /** The fields that determine the prompt's tokens: shared by generating and measuring. */
 function* promptFields(
   prompt: Prompt,
-  { laterSystemMessages, bindsByDefault }: Pick<Asking, "laterSystemMessages" | "bindsByDefault">,
+  { laterSystemMessages, seesImages, bindsByDefault }: CountedAsking,
   plugins: Plugins,
   dialect: Dialect,
 ): Steps<Record<string, unknown>> {
   const { request, replays, items, model } = prompt;
   const { reasoning, instructions = null, chat_template_kwargs: own } = request;
   const reasoningContext = reasoning?.context ?? "auto";
-  const options = { replays, plugins, instructions, reasoningContext, laterSystemMessages };
+  const options = { replays, plugins, instructions, reasoningContext, laterSystemMessages, seesImages };
   const effort = reasoning?.effort;
   // vLLM's prefill: an assistant message at the end that was left open, by the client or by an upstream that died.
   const continued = isContinued(prompt);
@@ -198,7 +210,7 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
 /** The body of the route that counts the same prompt. Throws as `spell` does. */
 export function* toCountRequest(
   prompt: Prompt,
-  asking: Pick<Asking, "laterSystemMessages" | "bindsByDefault">,
+  asking: CountedAsking,
   plugins: Plugins,
   dialect: Dialect,
 ): Steps<string> {

@@ -119,6 +119,15 @@ type SentPart = z.output<typeof inputPart>;
  */
 interface ReadPart {
   file_content?: string;
+  /** Pictures of a file's pages, beside its text: what only a model that sees is given. */
+  file_pictures?: FilePicture[];
+}
+
+/** A picture, at its place in the text of its file: it follows so many UTF-16 units. */
+export interface FilePicture {
+  after: number;
+  /** A data URL. */
+  url: string;
 }
 
 export type InputPart =
@@ -136,7 +145,10 @@ export function withoutContent<Value>(value: Value): Value {
   if (Array.isArray(value)) return value.map(withoutContent) as Value;
   if (typeof value !== "object" || value === null) return value;
   const shown = { ...value } as Record<string, unknown>;
-  if (shown.type === "input_file" || shown.type === "input_image") delete shown.file_content;
+  if (shown.type === "input_file" || shown.type === "input_image") {
+    delete shown.file_content;
+    delete shown.file_pictures;
+  }
   for (const field of ["content", "output"])
     if (Array.isArray(shown[field])) shown[field] = shown[field].map(withoutContent);
   return shown as Value;

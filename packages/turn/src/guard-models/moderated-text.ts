@@ -44,11 +44,12 @@ function textOfFile(file: InputFile): string {
   return [filename ?? "", isText ? fileText(file) : ""].filter((each) => each !== "").join("\n");
 }
 
-/** The images of items, by their URLs: each once. */
+/** The images of items, and the pictures of files' pages, by their URLs: each once. */
 export function moderatedImages(items: Iterable<{ type: string }>): string[] {
   const urls = new Set<string>();
   for (const item of items as Iterable<Item>) {
     for (const part of partsOf(item).parts) {
+      if (part.type === "input_file") for (const { url } of part.file_pictures ?? []) urls.add(url);
       if (part.type !== "input_image") continue;
       const { image_url: url, file_content: content } = part as { image_url?: string; file_content?: string };
       const image = url ?? content;
