@@ -104,9 +104,6 @@ function nameOf(folder: string): string {
   return `${name}@${version}`;
 }
 
-/** Files with the licences of compiled code, in packages that do not have them. */
-const INSIDE: Readonly<Record<string, string>> = { "@hyzyla/pdfium": "packages/file-text/PDFIUM-LICENSES" };
-
 function licenseOf(folder: string): string {
   const { name, version, license } = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8")) as {
     name: string;
@@ -115,8 +112,10 @@ function licenseOf(folder: string): string {
   };
   const file = readdirSync(join(root, folder)).find((each) => /^licen[cs]e/i.test(each));
   const text = file ? readFileSync(join(root, folder, file), "utf8").trim() : `License: ${license}`;
-  const inside = INSIDE[name] === undefined ? "" : `\n\n${readFileSync(join(root, INSIDE[name]), "utf8").trim()}`;
-  return `${name} ${version}\n\n${text}${inside}\n`;
+  // The package of PDFium has compiled code without its licences.
+  const inside =
+    name === "@hyzyla/pdfium" ? [readFileSync(join(root, "packages/file-text/PDFIUM-LICENSES"), "utf8")] : [];
+  return `${name} ${version}\n\n${[text, ...inside].join("\n\n").trim()}\n`;
 }
 
 /** The manifest that npm reads. Versions are exact: npm installs the tested ones. */

@@ -6,7 +6,7 @@ export const SEEING_MODEL = "simulator-vision";
 /** A marker of a JPEG that begins a frame, with its size (ITU-T T.81, table B.1). */
 const isFrame = (marker: number) => marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
 
-/** What a JPEG in a data URL shows, in words: its width and height in pixels. `[image]` for every other image. */
+/** Describes a JPEG in a data URL: its width and height in pixels. `[image]` for every other image. */
 export function describePicture(url: string): string {
   const [, base64] = /^data:image\/jpeg;base64,(.*)$/s.exec(url) ?? [];
   if (base64 === undefined) return "[image]";

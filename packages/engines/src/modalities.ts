@@ -3,7 +3,7 @@ import { lineage } from "./models.ts";
 import type { ModelSettings } from "./settings.ts";
 import type { Upstream } from "./upstream.ts";
 
-/** What models read beside text, as the operator says (`CODEX_MODELS`), or their servers do. */
+/** The modalities of models: as the operator says (`CODEX_MODELS`), or their servers do. */
 
 /**
  * The modalities that a card names: `input_modalities`, or `architecture.input_modalities`, as llama.cpp has it. Undefined for a server

@@ -3,7 +3,7 @@ export interface TextPage {
   page: number | null;
   text: string;
   /**
-   * What a picture of the page would add: something that its text lacks (`needed`), or images and drawings beside its text (`useful`).
+   * Says what a picture of the page would add: something that its text lacks (`needed`), or images and drawings beside its text (`useful`).
    * Absent where it would add only looks, and in formats other than PDF.
    */
   picture?: "needed" | "useful";
