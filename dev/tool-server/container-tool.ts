@@ -32,9 +32,9 @@ export function createContainerTool(host: ProgramHost): ToolEndpoint {
   return {
     name: "container",
     sessions,
-    register(server, session, answer) {
+    register(server, answer) {
       server.registerTool("exec", { description: DESCRIPTION, inputSchema: commandSchema }, (command, context) =>
-        answer(context, (signal) => sessions.run(session, (state) => state.run(command, signal))),
+        answer(context, (signal, session) => sessions.run(session, (state) => state.run(command, signal))),
       );
     },
   };

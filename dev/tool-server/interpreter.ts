@@ -37,11 +37,13 @@ export class Interpreter {
   #answers = "";
   #onAnswer: (() => void) | null = null;
 
-  constructor(python: string, directory: string, host: ProgramHost) {
+  /** `memoryMb`: its address space, if the server's own limit does not apply. */
+  constructor(python: string, directory: string, host: ProgramHost, memoryMb?: number) {
     this.#host = host;
     this.#process = host.start([python, "-I", "-u", DRIVER], {
       directory,
       conversation: true,
+      memoryMb,
       onOutput: (chunk) => this.#captured?.add(chunk),
     });
     this.#process.answers?.on("data", (chunk: Buffer) => {

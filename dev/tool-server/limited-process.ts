@@ -18,6 +18,8 @@ export type ProgramOptions = {
   onOutput: (chunk: Buffer) => void;
   /** If set, requests go to its stdin, and it answers on file descriptor 3. Otherwise both are closed. */
   conversation?: boolean;
+  /** Its address space, instead of the server's limit. */
+  memoryMb?: number | undefined;
 };
 
 /** A lower priority, so that the server keeps its share of the CPU, whatever the program starts. */
@@ -49,7 +51,7 @@ export class LimitedProcess {
 
   constructor(command: string[], options: ProgramOptions, settings: Settings) {
     const side = options.conversation ? "pipe" : "ignore";
-    this.#child = spawn("/bin/sh", ["-c", launcher(settings), "exec", ...command], {
+    this.#child = spawn("/bin/sh", ["-c", launcher(settings, options.memoryMb), "exec", ...command], {
       cwd: options.directory,
       env: this.#environment(options),
       stdio: [side, "pipe", "ignore", side],
@@ -143,13 +145,13 @@ export function describeEnding(ending: Ending, settings: Settings): string {
  * command's first instruction on; one that a system does not know (macOS: memory) is left out. The signal of the soft
  * CPU limit can be distinguished from a kill.
  */
-function launcher(settings: Settings): string {
+function launcher(settings: Settings, memoryMb = settings.memoryMb): string {
   const tasks = tasksOnMachine();
   const limits = [
     "-c 0",
     `-n ${MAX_OPEN_FILES}`,
     `-f ${settings.maxFileMb * 2048}`,
-    `-v ${settings.memoryMb * 1024}`,
+    `-v ${memoryMb * 1024}`,
     `-S -t ${settings.cpuSeconds}`,
     `-H -t ${settings.cpuSeconds + 1}`,
   ];

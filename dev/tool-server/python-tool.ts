@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Interpreter, type Python } from "./interpreter.ts";
 import { describeEnding } from "./limited-process.ts";
 import type { ProgramHost } from "./program-host.ts";
-import { changedFiles, SessionFiles, wantedPiece, writtenPiece } from "./session-files.ts";
+import { changedFiles, namedFile, SessionFiles, wantedPiece, writtenPiece } from "./session-files.ts";
 import { SessionPool } from "./session-pool.ts";
 import type { ToolEndpoint, ToolResult } from "./tool-endpoint.ts";
 import { ToolError } from "./tool-error.ts";
@@ -17,25 +17,34 @@ between calls. There is no display and no input.`;
  * The tool `python`: a notebook per session. If none is installed, `python` is null, and every call returns an error.
  */
 export function createPythonTool(host: ProgramHost, python: Python | null): ToolEndpoint {
-  const sessions = new SessionPool(() => new PythonSession(host, python), host.settings);
+  const sessions = new SessionPool((named) => new PythonSession(host, python, named?.memoryMb), host.settings);
   return {
     name: "python",
     sessions,
-    register(server, session, answer) {
+    register(server, answer) {
       server.registerTool(
         "python",
         { description: DESCRIPTION, inputSchema: z.object({ code: z.string().describe("The code to execute") }) },
-        ({ code }, context) => answer(context, (signal) => sessions.run(session, (state) => state.run(code, signal))),
+        ({ code }, context) =>
+          answer(context, (signal, session) => sessions.run(session, (state) => state.run(code, signal))),
       );
       server.registerTool(
         "write_file",
         { description: "Writes a file to the session's directory, or a piece to its end.", inputSchema: writtenPiece },
-        (piece, context) => answer(context, () => sessions.run(session, ({ files }) => files.write(piece))),
+        (piece, context) =>
+          answer(context, (_signal, session) => sessions.run(session, ({ files }) => files.write(piece))),
       );
       server.registerTool(
         "read_file",
         { description: "Reads a piece of a file of the session's directory.", inputSchema: wantedPiece },
-        (piece, context) => answer(context, () => sessions.run(session, ({ files }) => files.read(piece))),
+        (piece, context) =>
+          answer(context, (_signal, session) => sessions.run(session, ({ files }) => files.read(piece))),
+      );
+      server.registerTool(
+        "delete_file",
+        { description: "Removes a file of the session's directory.", inputSchema: namedFile },
+        (file, context) =>
+          answer(context, (_signal, session) => sessions.run(session, ({ files }) => files.delete(file))),
       );
     },
   };
@@ -44,12 +53,14 @@ export function createPythonTool(host: ProgramHost, python: Python | null): Tool
 class PythonSession {
   readonly #host: ProgramHost;
   readonly #python: Python | null;
+  readonly #memoryMb: number | undefined;
   readonly #directory: string;
   readonly files: SessionFiles;
   #interpreter: Interpreter | null = null;
 
-  constructor(host: ProgramHost, python: Python | null) {
+  constructor(host: ProgramHost, python: Python | null, memoryMb: number | undefined) {
     this.#host = host;
+    this.#memoryMb = memoryMb;
     this.#python = python;
     this.#directory = host.createDirectory();
     this.files = new SessionFiles(this.#directory, host.settings.maxFileMb * 1024 * 1024);
@@ -79,7 +90,7 @@ Its variables are lost, files are kept: the next call starts a new one.`;
     if (this.#python === null) {
       throw new ToolError(`Python is not installed on the tool server (there is no ${this.#host.settings.python}).`);
     }
-    return new Interpreter(this.#python.path, this.#directory, this.#host);
+    return new Interpreter(this.#python.path, this.#directory, this.#host, this.#memoryMb);
   }
 
   /** The note that the interpreter has ended between calls, by a thread or a process that was left running. */

@@ -20,6 +20,8 @@ export type ToolServer = {
   port: number;
   /** The version of the Python found. Null if there is none: every call of `python` then returns an error. */
   pythonVersion: string | null;
+  /** Ends all sessions, as a restart does. */
+  endSessions(): Promise<void>;
   /** Stops listening, ends every program and removes its files. */
   close(): Promise<void>;
 };
@@ -61,17 +63,19 @@ export async function startToolServer(options: ToolServerOptions): Promise<ToolS
     throw error;
   }
   const { port } = server.address() as AddressInfo;
+  const endSessions = async () => void (await Promise.all(endpoints.map(({ sessions }) => sessions.close())));
   return {
     pythonUrl: `http://${HOST}:${port}/python/mcp`,
     containerUrl: `http://${HOST}:${port}/container/mcp`,
     port,
     pythonVersion: python?.version ?? null,
+    endSessions,
     async close() {
       const closed = once(server, "close");
       server.close();
       server.closeAllConnections();
       await closed;
-      await Promise.all(endpoints.map((endpoint) => endpoint.sessions.close()));
+      await endSessions();
       await host.close();
     },
   };

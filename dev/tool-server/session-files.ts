@@ -1,4 +1,4 @@
-import { appendFile, lstat, open, readdir, realpath, writeFile } from "node:fs/promises";
+import { appendFile, lstat, open, readdir, realpath, rm, writeFile } from "node:fs/promises";
 import { dirname, isAbsolute, join, relative } from "node:path";
 import { z } from "zod";
 import type { ToolResult } from "./tool-endpoint.ts";
@@ -27,6 +27,8 @@ export const wantedPiece = z.object({
   offset: z.int().min(0),
   length: z.int().min(1).max(MAX_PIECE_BYTES),
 });
+
+export const namedFile = z.object({ name });
 
 /** A file: its path, its length, and a value that changes when it is written. */
 type ListedFile = { name: string; bytes: number; stamp: string };
@@ -64,6 +66,12 @@ export class SessionFiles {
     } finally {
       await file.close();
     }
+  }
+
+  /** Removes a file; one that does not exist is no fault. Throws a ToolError for a name that leads elsewhere. */
+  async delete({ name }: z.output<typeof namedFile>): Promise<ToolResult> {
+    await rm(await this.#path(name, true), { force: true });
+    return { text: `${name} is removed.`, failed: false };
   }
 
   /** The files below the directory, by their paths. Hidden ones are left out, and Python's own. */

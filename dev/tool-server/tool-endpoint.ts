@@ -1,6 +1,11 @@
 import { type CallToolResult, createMcpHandler, McpServer, type ServerContext } from "@modelcontextprotocol/server";
+import { z } from "zod";
 import { Cancellations } from "./cancellations.ts";
-import { ToolError } from "./tool-error.ts";
+import type { NamedSession } from "./session-pool.ts";
+import { GoneSession, ToolError } from "./tool-error.ts";
+
+/** The longest idle time that a caller may ask for. */
+const MAX_IDLE_SECONDS = 100_000;
 
 /** A tool's output for the model. */
 export type ToolResult = {
@@ -10,18 +15,27 @@ export type ToolResult = {
   structured?: Record<string, unknown>;
 };
 
-/** Runs a call of a tool. The signal aborts when the caller disconnects. */
+/** Runs a call of a tool. The signal aborts when the caller disconnects. A session of null lasts for one call. */
 export type Answer = (
   context: ServerContext,
-  call: (signal: AbortSignal) => Promise<ToolResult>,
+  call: (signal: AbortSignal, session: NamedSession | null) => Promise<ToolResult>,
 ) => Promise<CallToolResult>;
+
+/** What the gateway says of its session with each call (docs/tools.md#code). */
+const SESSION_META = "responses-edge/session";
+
+const sessionMeta = z.object({
+  kept: z.boolean().default(false),
+  idle_seconds: z.number().positive().max(MAX_IDLE_SECONDS).optional(),
+  memory_mb: z.int().positive().optional(),
+});
 
 /** A tool with its sessions, served under its name. */
 export type ToolEndpoint = {
   name: string;
   sessions: { end(key: string): Promise<boolean>; close(): Promise<void> };
-  /** Adds the tool to the server of one request, for one session. Null is a session for one call. */
-  register(server: McpServer, session: string | null, answer: Answer): void;
+  /** Adds the tool to the server of one request. */
+  register(server: McpServer, answer: Answer): void;
 };
 
 /**
@@ -36,10 +50,11 @@ export function serveTool(endpoint: ToolEndpoint): (request: Request) => Promise
     const answer: Answer = (context, call) => {
       const { id, signal } = context.mcpReq;
       const gone = requestInfo ? AbortSignal.any([signal, requestInfo.signal]) : signal;
-      return textResult(() => cancellations.run(callKey(session, id), gone, call));
+      const named = session === null ? null : namedSession(session, context.mcpReq._meta);
+      return textResult(() => cancellations.run(callKey(session, id), gone, (cancelled) => call(cancelled, named)));
     };
     const server = new McpServer({ name: endpoint.name, version: "1.0.0" });
-    endpoint.register(server, session, answer);
+    endpoint.register(server, answer);
     server.registerTool("cleanup_session", { description: "Ends this session, its processes and its files." }, () =>
       textResult(async () => {
         const ended = session !== null && (await endpoint.sessions.end(session));
@@ -73,7 +88,8 @@ async function textResult(run: () => Promise<ToolResult>): Promise<CallToolResul
     return { content: [{ type: "text", text }], isError: failed, ...(structured && { structuredContent: structured }) };
   } catch (error) {
     if (!(error instanceof ToolError)) throw error;
-    return { content: [{ type: "text", text: `[ERROR] ${error.message}` }], isError: true };
+    const content = [{ type: "text" as const, text: `[ERROR] ${error.message}` }];
+    return { content, isError: true, ...(error instanceof GoneSession && { structuredContent: { session: "gone" } }) };
   }
 }
 
@@ -82,6 +98,13 @@ function sessionOf(request: Request): string | null {
   if (given) return `given:${given}`;
   const mcpSession = request.headers.get("mcp-session-id");
   return mcpSession ? mcpKey(mcpSession) : null;
+}
+
+function namedSession(key: string, meta: Readonly<Record<string, unknown>> = {}): NamedSession {
+  const told = sessionMeta.safeParse(meta[SESSION_META]);
+  if (!told.success) return { key, kept: false };
+  const { kept, idle_seconds: seconds, memory_mb: memoryMb } = told.data;
+  return { key, kept, idleMs: seconds === undefined ? undefined : seconds * 1_000, memoryMb };
 }
 
 function mcpKey(id: string): string {

@@ -2,3 +2,10 @@
 export class ToolError extends Error {
   override name = "ToolError";
 }
+
+/** The error of a call in a session that does not exist any more. The caller must know it from other errors. */
+export class GoneSession extends ToolError {
+  constructor() {
+    super("The session was ended.");
+  }
+}

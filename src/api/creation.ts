@@ -1,6 +1,6 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { type CreateRequest, createRequest, readCreateBody } from "@responses-edge/responses-api/create-bodies";
-import { ApiError, clientLeft, invalidRequest, previousResponseNotFound } from "@responses-edge/responses-api/errors";
+import { clientLeft, previousResponseNotFound } from "@responses-edge/responses-api/errors";
 import {
   namedTree,
   namedTurnAddress,
@@ -11,7 +11,6 @@ import {
   type TurnName,
 } from "@responses-edge/responses-api/ids";
 import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/registry";
-import type { Tool } from "@responses-edge/responses-api/tools";
 import { untilEntered } from "@responses-edge/turn/contract/measurements";
 import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
 import type { z } from "zod";
@@ -20,12 +19,13 @@ import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
 import type { Config } from "../config/index.ts";
-import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
+import type { GivenFile } from "../contract/container-files.ts";
 import type { Identity } from "../contract/grants.ts";
 import { conversationAddress, knownTree, type NewTree, newTree } from "../store/home/home-client.ts";
 import { fullShares } from "../store/limits/disk-share.ts";
 import { insufficientStorage, processState } from "../store/objects/process-state.ts";
 import type { SaidTurn } from "../telemetry/content-log.ts";
+import { filesOfTools } from "./container-references.ts";
 import { readInputFiles } from "./input-files.ts";
 import { type AdmissionKind, admit, checkShare } from "./limit-reservation.ts";
 import { withLiveTurn } from "./live-turns.ts";
@@ -216,46 +216,6 @@ function underPolicy(
 /** Tells whether a name is routed to several models, each with a share of the conversations. */
 function isSplit({ routes }: Caller["config"], name: string | null | undefined): boolean {
   return name != null && (routes.get(name)?.targets.length ?? 1) > 1;
-}
-
-/**
- * The files that a request gives to its container; undefined if it gives none. Throws the 404 of a file or a vector store that a tool names
- * and that does not exist, and the 400 of more bytes than a container takes.
- */
-async function filesOfTools(caller: Caller, tools: readonly Tool[]): Promise<GivenFile[] | undefined> {
-  const stores: Promise<unknown>[] = [];
-  let container: { ids: readonly string[]; field: string } | undefined;
-  for (const [index, tool] of tools.entries()) {
-    if (tool.type === "code_interpreter" && typeof tool.container !== "string" && tool.container.file_ids) {
-      container ??= { ids: tool.container.file_ids, field: `tools[${index}].container.file_ids` };
-    }
-    for (const id of tool.type === "file_search" ? tool.vector_store_ids : []) {
-      const facts = caller.stores.ask(id, (store) => store.facts());
-      stores.push(namedBy(`tools[${index}].vector_store_ids`, facts));
-    }
-  }
-  const [given] = await Promise.all([container && filesOfContainer(caller, container.ids, container.field), ...stores]);
-  return given;
-}
-
-/** The files of these ids, as `filesOfTools`. */
-async function filesOfContainer({ files }: Caller, ids: readonly string[], field: string): Promise<GivenFile[]> {
-  const records = await Promise.all(ids.map((id, at) => namedBy(`${field}[${at}]`, files.record(id))));
-  const bytes = records.reduce((sum, record) => sum + record.bytes, 0);
-  if (bytes > MAX_CONTAINER_BYTES) {
-    const message = `The files have ${bytes} bytes together; a container takes ${MAX_CONTAINER_BYTES}.`;
-    throw invalidRequest(field, message, "invalid_value");
-  }
-  return records.map(({ filename }, at) => ({ id: ids[at] ?? "", filename }));
-}
-
-/** Gives the looked-up value. An error gets the name of the field that asked for it. */
-async function namedBy<Value>(param: string, lookedUp: Promise<Value>): Promise<Value> {
-  try {
-    return await lookedUp;
-  } catch (error) {
-    throw error instanceof ApiError ? new ApiError({ ...error.toFields(), param }) : error;
-  }
 }
 
 /** The most types that a header lists. */

@@ -1,9 +1,8 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/bounded-io/multipart";
-import { type ApiError, fileNotFound, invalidRequest } from "@responses-edge/responses-api/errors";
+import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { fileId } from "@responses-edge/responses-api/ids";
 import {
-  type ContainerFileObject,
   expiryOf,
   type FileObject,
   fileFields,
@@ -11,8 +10,8 @@ import {
 } from "@responses-edge/responses-api/platform/files";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation-errors";
-import { FILES_DIRECTORY } from "../contract/container-files.ts";
 import { checkMayStore } from "../store/home/may-store.ts";
+import type { FileAbout } from "../store/tenant/files/file-client.ts";
 import { fileLimitsOf } from "../store/tenant/files/file-limits.ts";
 import type { FileQuery, FileRecord } from "../store/tenant/files/file-table.ts";
 import type { ReceivedPart, Receiver } from "../store/tenant/files/received-part.ts";
@@ -29,11 +28,29 @@ export interface ShownFiles {
   has_more: boolean;
 }
 
-/**
- * Stores the file of a form as it comes in. Nobody sees it before it is complete; the bytes of one that is refused or
- * cut off are removed.
- */
+/** Stores the file of a form. Throws as `receiveFile`. */
 export async function createFile(caller: Caller, form: AsyncIterable<FormPart>): Promise<FileObject> {
+  const record = await receiveFile(caller, form, (sent) => {
+    const fields = parse(fileFields, sent);
+    const createdAt = unixSeconds();
+    return { purpose: fields.purpose, createdAt, expiresAt: expiryOf(fields, createdAt) };
+  });
+  return shownFile(record);
+}
+
+/**
+ * Stores the file of a form as it comes in; `about` makes its attributes of the form's other fields. Nobody sees it before it is
+ * complete; the bytes of one that is refused or cut off are removed. Throws the 400s of the form, what `about` throws, and the errors of
+ * limits.
+ */
+export async function receiveFile(
+  caller: Caller,
+  form: AsyncIterable<FormPart>,
+  about: (
+    fields: Record<string, unknown>,
+    sent: Pick<FileRecord, "filename">,
+  ) => Omit<FileAbout, "filename" | "mimeType">,
+): Promise<FileRecord> {
   checkMayStore(caller.identity);
   let file: ReceivedPart | undefined;
   let sent: Pick<FileRecord, "filename" | "mimeType"> | undefined;
@@ -52,14 +69,11 @@ export async function createFile(caller: Caller, form: AsyncIterable<FormPart>):
       );
       for await (const bytes of part.body) await file.write(bytes);
     }
-    const about = parse(fileFields, fields.value);
+    const attributes = about(fields.value, sent ?? { filename: "" });
     if (!file || !sent) {
       throw invalidRequest("file", "Missing required parameter: 'file'.", "missing_required_parameter");
     }
-    const createdAt = unixSeconds();
-    const { purpose } = about;
-    const whole = { ...sent, purpose, createdAt, expiresAt: expiryOf(about, createdAt) };
-    return shownFile(await caller.files.commit(file, whole, fileLimitsOf(caller.identity, caller.config)));
+    return await caller.files.commit(file, { ...sent, ...attributes }, fileLimitsOf(caller.identity, caller.config));
   } catch (error) {
     // The client may have left. The directory removes a file later that cannot be removed now.
     if (file) caller.waitUntil(caller.files.discard(file).catch(() => {}));
@@ -87,26 +101,6 @@ export async function fileContent(
 ): Promise<{ filename: string; bytes: number; body: ReadableStream<Uint8Array> }> {
   const { record, body } = await files.content(id);
   return { filename: record.filename, bytes: record.bytes, body };
-}
-
-/** A file that a program has written in a container. Throws the 404 of any other file. */
-export async function retrieveContainerFile(
-  { files }: Caller,
-  id: string,
-  container: string,
-): Promise<ContainerFileObject> {
-  const { container: from, bytes, createdAt } = await files.record(id);
-  if (from?.id !== container) throw fileNotFound(id);
-  const path = `${FILES_DIRECTORY}/${from.path}`;
-  return {
-    id,
-    object: "container.file",
-    container_id: container,
-    bytes,
-    created_at: createdAt,
-    path,
-    source: "assistant",
-  };
 }
 
 /** Deletes a file, also from the vector stores that it is in. */

@@ -56,6 +56,12 @@ export const storeFilesQuery = storesPage
   .extend({ filter: z.enum(FILE_STATUSES).optional() })
   .transform(({ filter, ...page }) => ({ ...page, ...(filter !== undefined && { status: filter }) }));
 
+/** The query of the files of a container. */
+export const containerFilesQuery = storesPage.omit({ before: true });
+
+/** The query of the list of containers. */
+export const containersQuery = containerFilesQuery.extend({ name: z.string().min(1).max(256).optional() });
+
 /** OpenAI's bounds of metadata. */
 const metadata = z
   .record(z.string().min(1).max(64), z.string().max(512))

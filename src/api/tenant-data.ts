@@ -1,4 +1,6 @@
 import type { z } from "zod";
+import { endContainer } from "../assembly/container-ends.ts";
+import { loadConfig } from "../config/index.ts";
 import type { Env } from "../env.ts";
 import { HomeClient } from "../store/home/home-client.ts";
 import { type ClassRow, OBJECTS, type ObjectBinding } from "../store/objects/registry.ts";
@@ -26,6 +28,9 @@ const KEYS_AT_ONCE = 500;
 
 /** Most files that one call removes. Each vector store takes a call of its own, as a home does. */
 const MAX_FILES = 10_000;
+
+/** Most containers whose sessions one call ends. */
+const MAX_CONTAINERS = 20;
 
 /** The classes whose rows have a value in a column. */
 type ClassesWith<Column extends "exported" | "erased", Value> = {
@@ -157,8 +162,13 @@ const ERASERS: { readonly [Binding in ClassesWith<"erased", "function">]: (part:
     for (const id of ids) await stores.remove(id).catch((error: unknown) => stores.forget(id, error));
     return hasMore;
   },
-  FILE_DIRECTORIES: async ({ admin, tenant }) =>
-    (await new FileClient(admin.env, tenant).removeSome(MAX_FILES)) >= MAX_FILES,
+  async FILE_DIRECTORIES({ admin, tenant }) {
+    const files = new FileClient(admin.env, tenant);
+    const containers = await files.containers.removeSome(MAX_CONTAINERS);
+    const { tools } = loadConfig(admin.env);
+    await Promise.all(containers.map((id) => endContainer(tools, tenant, id)));
+    return (await files.removeSome(MAX_FILES)) >= MAX_FILES || containers.length >= MAX_CONTAINERS;
+  },
   async QUOTAS({ admin, tenant, homes }) {
     const quota = admin.env.QUOTAS.getByName(tenant);
     const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);

@@ -1,7 +1,6 @@
-import { createHmac } from "node:crypto";
 import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { type CreateRequest, conversationOf } from "@responses-edge/responses-api/create-bodies";
-import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { containerIdOf, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, type Item, isTextOnly } from "@responses-edge/responses-api/items/registry";
 import { hostedKey } from "@responses-edge/responses-api/tool-names";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
@@ -252,13 +251,8 @@ function toolsOf(
     images: config.tools.images && imageMaker(config),
     containerFiles,
     givenFiles,
-    ownContainer: `cntr_${home}${turn}`,
-    // Derived from the secret key: nobody else can compute a session's container or name it.
-    sessionOf: (container) =>
-      createHmac("sha256", config.tools.apiKey ?? "")
-        .update(`${tenant}\n${container}`)
-        .digest("hex")
-        .slice(0, 32),
+    ownContainer: containerIdOf({ home, turn }),
+    tenant,
   });
 }
 

@@ -63,6 +63,11 @@ export const files = {
       integer(0, 0),
       "The maximum of files' bytes of a tenant without its own `stored_file_bytes`; `0` is no limit.",
     ),
+    containersPerTenant: variable(
+      "CONTAINERS_PER_TENANT",
+      integer(1_000, 1, 100_000),
+      "The maximum of containers of a tenant that have not expired. See [tools.md](../tools.md#code).",
+    ),
     s3Endpoint: variable(
       "FILES_S3_ENDPOINT",
       serverUrl().optional(),

@@ -5,6 +5,7 @@ import {
   HOSTED_TOOL_NAMES,
   hostedKinds,
 } from "@responses-edge/responses-api/hosted-tools";
+import { MEMORY_LIMITS } from "@responses-edge/responses-api/platform/containers";
 import { z } from "zod";
 import type { imageConfig } from "./images.ts";
 import type { OperatorNetwork } from "./network.ts";
@@ -57,6 +58,14 @@ export const tools = {
       "TOOL_SERVER_API_KEY",
       headerSecret().optional(),
       "Secret. Tool servers receive it as `Authorization: Bearer`, and it makes the names of their sessions unguessable. `TOOL_SERVER=1 npm start` makes one.",
+    ),
+    memoryLimits: variable(
+      "CONTAINER_MEMORY_LIMITS",
+      listText()
+        .transform((text) => listed(text))
+        .pipe(z.array(z.enum(MEMORY_LIMITS)))
+        .default([]),
+      "The `memory_limit`s of containers that your tool server holds, such as `1g,4g`; others are a 400. See [tools.md](../tools.md#code).",
     ),
     /** As vLLM's `VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`. */
     builtinLabels: variable(

@@ -1,5 +1,6 @@
 import { administration } from "./admin.ts";
 import { batches } from "./batches.ts";
+import { containers } from "./containers.ts";
 import { conversations } from "./conversations.ts";
 import { decisions } from "./decisions.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -20,6 +21,7 @@ export const endpoints: readonly Endpoint[] = [
   ...decisions,
   ...moderations,
   ...files,
+  ...containers,
   ...vectorStores,
   ...batches,
   ...webhookEndpoints,

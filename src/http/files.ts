@@ -1,6 +1,6 @@
 import { MAX_PART_BYTES } from "@responses-edge/responses-api/platform/files";
 import type { Context } from "hono";
-import { createFile, deleteFile, fileContent, listFiles, retrieveContainerFile, retrieveFile } from "../api/files.ts";
+import { createFile, deleteFile, fileContent, listFiles, retrieveFile } from "../api/files.ts";
 import { filesQuery } from "../api/queries.ts";
 import { addUploadPart, cancelUpload, completeUpload, createUpload } from "../api/uploads.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -12,7 +12,7 @@ import { byTenantIn, json, ok } from "./openapi/operation.ts";
 const byTenant = byTenantIn("Files");
 
 /** Answers with the bytes of a file. */
-async function sendContent(context: Context<AppEnv>, id: string): Promise<Response> {
+export async function sendContent(context: Context<AppEnv>, id: string): Promise<Response> {
   const { body, bytes, filename } = await fileContent(callerOf(context), id);
   return context.body(body, 200, {
     "content-type": "application/octet-stream",
@@ -62,25 +62,6 @@ export const files = [
       const id = context.req.param("id");
       await deleteFile(callerOf(context), id);
       return context.json({ id, object: "file", deleted: true });
-    },
-  }),
-  endpoint("GET /v1/containers/:id/files/:file", {
-    summary: "a file that `code_interpreter` has written in a container, by its `container_file_citation`",
-    operation: byTenant("retrieveContainerFile", "read", { answers: ok("ContainerFile") }),
-    handle: async (context) => {
-      const { id, file } = context.req.param();
-      return context.json(await retrieveContainerFile(callerOf(context), file, id));
-    },
-  }),
-  endpoint("GET /v1/containers/:id/files/:file/content", {
-    summary: "its bytes",
-    operation: byTenant("readContainerFileContent", "read", {
-      answers: { 200: { "application/octet-stream": "FileContent" } },
-    }),
-    handle: async (context) => {
-      const { id, file } = context.req.param();
-      await retrieveContainerFile(callerOf(context), file, id);
-      return sendContent(context, file);
     },
   }),
   endpoint("POST /v1/uploads", {

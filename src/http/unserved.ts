@@ -8,7 +8,6 @@ const UNSERVED: Readonly<Record<string, string>> = {
   "audio/voice_consents": "Voices",
   "audio/voices": "Voices",
   chatkit: "ChatKit",
-  containers: "Containers",
   content_provenance_checks: "Content Provenance",
   evals: "Evals",
   "fine-tunes": "Fine-tuning",

@@ -36,7 +36,6 @@ import { PLUGIN_LIST, PLUGINS_BY_KIND } from "./plugins.ts";
  * name. A tool's failure is an outcome that the model sees; only an abort rejects.
  */
 export class JoinedSession implements ToolSession {
-  readonly container: string = "";
   readonly citations: (() => CitationFilter) | undefined;
   readonly citationsIn: ToolSession["citationsIn"];
   /** The unlisted servers of all plugins. */
@@ -69,7 +68,6 @@ export class JoinedSession implements ToolSession {
       const session = plugin.session({ ...options, clientFunctions: this.#clientFunctions, deadline: this.deadline });
       this.#sessions.set(plugin.kind, session);
       if (!isChosen) this.#unchosen.add(plugin.kind);
-      this.container ||= session.container ?? "";
       if (session.cite) cites.push(session.cite);
       if (session.citationsIn) citing.push(session.citationsIn);
     }
@@ -152,6 +150,15 @@ export class JoinedSession implements ToolSession {
       if (tool) return { tool, isOffered: !this.#unchosen.has(kind) && session.offers?.(tool) !== false };
     }
     return undefined;
+  }
+
+  async open(signal: AbortSignal): Promise<void> {
+    await Promise.all([...this.#sessions.values()].map((session) => session.open?.(signal)));
+  }
+
+  container(): string {
+    for (const session of this.#sessions.values()) if (session.container) return session.container();
+    return "";
   }
 
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {

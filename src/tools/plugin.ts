@@ -48,9 +48,9 @@ export interface SessionRequest {
   replays: readonly Replay[];
   /** The turn's output from before a crash. */
   output: readonly { type: string }[];
-  /** Gives a name of the tenant and the conversation for the operator's tool servers, which does not reveal them. */
-  sessionOf: (container: string) => string;
-  /** `container_id` of a turn that names none. */
+  /** With the container, it names a session on the operator's tool servers. */
+  tenant: string;
+  /** `container_id` of a turn that makes a container. */
   ownContainer: string;
   /** Searches the tenant's vector stores; undefined if the turn's host cannot. */
   searchStores: StoreSearch | undefined;
@@ -91,7 +91,8 @@ export interface PluginSession {
   /** As in `ToolSession`. */
   readonly unlisted?: readonly UnlistedServer[];
   readonly approved?: readonly ApprovedCall[];
-  readonly container?: string;
+  open?(signal: AbortSignal): Promise<void>;
+  container?(): string;
   /** Makes citations of the marks in the model's text. */
   readonly cite?: Cite;
   /** As in `ToolSession`. */

@@ -3,6 +3,7 @@ import { requestFields as createFields, vllmFields } from "@responses-edge/respo
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { moderationRequest } from "@responses-edge/responses-api/moderations";
 import { requestBatchBody } from "@responses-edge/responses-api/platform/batches";
+import { createContainerBody } from "@responses-edge/responses-api/platform/containers";
 import { decisionQuestions, decisionRequest } from "@responses-edge/responses-api/platform/decisions";
 import { completeUploadBody, createUploadBody, fileFields } from "@responses-edge/responses-api/platform/files";
 import {
@@ -56,6 +57,7 @@ function ofBatch(body: JsonObject): unknown {
 
 const READ: Record<string, Read> = {
   file: by(fileFields),
+  container: by(createContainerBody),
   upload: by(createUploadBody),
   upload_complete: by(completeUploadBody),
   vector_store: by(createStoreBody),

@@ -1,5 +1,6 @@
 import type { BatchCreateParams } from "openai/resources/batches";
 import type { ChatCompletionCreateParamsNonStreaming } from "openai/resources/chat/completions";
+import type { ContainerCreateParams } from "openai/resources/containers/containers";
 import type { DecisionCreateParams } from "openai/resources/decisions";
 import type { FileCreateParams } from "openai/resources/files";
 import type { ImageGenerateParamsNonStreaming } from "openai/resources/images";
@@ -25,6 +26,7 @@ import type {
 /** The bodies of all other endpoints, without ids of their paths and files of forms. Read as text, never imported. */
 export interface Roots {
   file: Omit<FileCreateParams, "file">;
+  container: ContainerCreateParams;
   upload: UploadCreateParams;
   upload_complete: UploadCompleteParams;
   vector_store: VectorStoreCreateParams;

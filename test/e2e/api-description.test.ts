@@ -180,6 +180,8 @@ async function newStoreFile(): Promise<string> {
   return `${store}/files/${await idOf(ask("POST", `${store}/files`, { file_id }))}`;
 }
 
+const newContainer = async () => `/v1/containers/${await idOf(ask("POST", "/v1/containers", { name: "owls" }))}`;
+
 /** Lets a program write a file. Gives the file's path. */
 async function newContainerFile(): Promise<string> {
   const tools = [{ type: "code_interpreter", container: { type: "auto" } }];
@@ -256,6 +258,24 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "GET /v1/conversations/{id}/items/{item}": () => [newItem().then((path) => ask("GET", path))],
   "DELETE /v1/conversations/{id}/items/{item}": () => [newItem().then((path) => ask("DELETE", path))],
   "POST /v1/files": () => [sendFile()],
+  "POST /v1/containers": () => [
+    newFile().then((id) => ask("POST", "/v1/containers", { name: "owls", file_ids: [id] })),
+    ask("POST", "/v1/containers", { name: "mine", expires_after: { anchor: "last_active_at", minutes: 5 } }),
+  ],
+  "GET /v1/containers": () => [newContainer().then(() => ask("GET", "/v1/containers?name=owls&limit=2&order=asc"))],
+  "GET /v1/containers/{id}": () => [newContainer().then((path) => ask("GET", path))],
+  "DELETE /v1/containers/{id}": () => [newContainer().then((path) => ask("DELETE", path))],
+  "POST /v1/containers/{id}/files": () => [
+    newContainer().then(async (path) => ask("POST", `${path}/files`, { file_id: await newFile() })),
+    newContainer().then((path) => sendForm(`${path}/files`, { file: new File(["Tea"], "tea.txt") })),
+  ],
+  "GET /v1/containers/{id}/files": () => [
+    newContainer().then(async (path) => {
+      await sendForm(`${path}/files`, { file: new File(["Tea"], "tea.txt") });
+      return ask("GET", `${path}/files?order=asc&limit=5`);
+    }),
+  ],
+  "DELETE /v1/containers/{id}/files/{file}": () => [newContainerFile().then((path) => ask("DELETE", path))],
   "GET /v1/containers/{id}/files/{file}": () => [newContainerFile().then((path) => ask("GET", path))],
   "GET /v1/containers/{id}/files/{file}/content": () => [
     newContainerFile().then((path) => ask("GET", `${path}/content`)),

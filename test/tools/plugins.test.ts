@@ -200,7 +200,7 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
   const none = { previous: undefined, firstInput: undefined };
   const response = initialResponse({ model: "m" }, { id: "resp_a", model: "m", createdAt: 0 });
   const messages = new RawMessages(state, response, size, none);
-  const session = { container: "cntr_a" } as ToolSession;
+  const session = { container: () => "cntr_a" } as ToolSession;
   const calls = new PluginCallItems(
     { state, writer, size, messages },
     { asked: { request: { include: INCLUDE } }, tools: { plugins: PLUGINS, session } },

@@ -95,7 +95,8 @@ export function newOutput(
 }
 
 const SESSION: Partial<ToolSession> = {
-  container: "cntr",
+  open: async () => {},
+  container: () => "cntr",
   resolve: (name) => {
     const tool = TOOLS[name];
     return tool && { tool, isOffered: true };

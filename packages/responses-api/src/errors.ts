@@ -58,6 +58,7 @@ type Named =
   | "Approval request"
   | "Audit log entry"
   | "Batch"
+  | "Container"
   | "Conversation"
   | "File"
   | "File batch"
@@ -130,6 +131,16 @@ export function fileNotFound(id: string): ApiError {
 /** The 404 of a vector store. */
 export function storeNotFound(id: string): ApiError {
   return notFound("Vector store", id, "vector_store_id");
+}
+
+/** The 404 of a container. */
+export function containerNotFound(id: string, param = "container_id"): ApiError {
+  return notFound("Container", id, param);
+}
+
+/** The 400 of a container whose state is gone (OpenAI's text): it was idle too long, or its tool server has lost it. */
+export function containerExpired(param = "container_id"): ApiError {
+  return invalidRequest(param, "Container is expired.", "container_expired");
 }
 
 /** The 409 of a conversation that another turn holds (OpenAI's code and text). */

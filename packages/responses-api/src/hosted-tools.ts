@@ -3,6 +3,7 @@ import { canonicalHost } from "@responses-edge/outgoing-fetch/guarded";
 import { z } from "zod";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { imageGenerationTool } from "./image-tool.ts";
+import { givenFileIds, MEMORY_LIMITS } from "./platform/containers.ts";
 import { searchSettings } from "./search-settings.ts";
 import {
   allowedCallers,
@@ -98,23 +99,20 @@ const webSearchTool = z.object({
   external_web_access: z.boolean().nullish(),
 });
 
-/** Files that a request may give to its container: OpenAI's limit. */
-const MAX_GIVEN_FILES = 50;
-
-/** The operator configures containers: the tool server makes all of them alike, and gets no settings from a request. */
+/** The operator configures containers: of a request's settings, the tool server gets the memory, where it can hold it. */
 const automaticContainer = z
   .object({
     type: z.literal("auto"),
-    file_ids: list(z.string().min(1).max(MAX_ID_LENGTH), { max: MAX_GIVEN_FILES }).nullish(),
-    memory_limit: z.unknown().optional(),
+    file_ids: givenFileIds().nullish(),
+    memory_limit: z.enum(MEMORY_LIMITS).nullish(),
     network_policy: z.unknown().optional(),
   })
-  .transform(({ type, file_ids, ...asked }, context) => {
-    for (const field of ["memory_limit", "network_policy"] as const) {
-      if (asked[field] == null) continue;
-      refuse(context, [field], `'${field}' is not supported by this server: its operator sets what a container may.`);
+  .transform(({ type, file_ids, memory_limit, network_policy }, context) => {
+    if (network_policy != null) {
+      const message = "'network_policy' is not supported by this server: its operator sets what a container may.";
+      refuse(context, ["network_policy"], message);
     }
-    return { type, ...(file_ids?.length && { file_ids }) };
+    return { type, ...(file_ids?.length && { file_ids }), ...(memory_limit != null && { memory_limit }) };
   });
 
 const codeInterpreterTool = z

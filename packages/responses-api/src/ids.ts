@@ -21,6 +21,7 @@ const CONVERSATION_ID = /^conv_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const FILE_ID = /^file-([0-9A-Za-z]{22})$/;
 const UPLOAD_ID = /^upload_([0-9A-Za-z]{22})$/;
 const PART_ID = /^part_([0-9A-Za-z]{22})([0-9A-Za-z]{1,4})$/;
+const CONTAINER_ID = /^cntr_[0-9A-Za-z]{32}$/;
 const STORE_ID = /^vs_([0-9A-Za-z]{22})$/;
 const ITEM_ID = /^[a-z]+_([0-9A-Za-z]{22})([0-9A-Za-z]{10})([io])([0-9A-Za-z]{1,6})$/;
 
@@ -183,6 +184,21 @@ export function partId(key: string, part: number): string {
 export function parsePartId(id: string, key: string): number | undefined {
   const match = PART_ID.exec(id);
   return match?.[1] === key ? fromBase62(match[2] as string) : undefined;
+}
+
+/** The id of a new container. */
+export function newContainerId(): string {
+  return `cntr_${randomBase62(HOME_LENGTH + TURN_LENGTH)}`;
+}
+
+/** The id of the container that a turn makes, unless it uses another one. */
+export function containerIdOf({ home, turn }: TurnAddress): string {
+  return `cntr_${home}${turn}`;
+}
+
+/** Tells whether this server can have made a container's id. */
+export function isContainerId(id: string): boolean {
+  return CONTAINER_ID.test(id);
 }
 
 /** A key for a new vector store. */

@@ -6,7 +6,7 @@ import { isJson } from "@responses-edge/responses-api/json";
 import type { ToolExchange } from "./contract/engine.ts";
 import { beginToolCall, endToolCall } from "./contract/measurements.ts";
 import type { CallItem, Plugins } from "./contract/plugin.ts";
-import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "./contract/tool-session.ts";
+import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome, ToolSession } from "./contract/tool-session.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 import type { RawMessages } from "./raw-messages.ts";
@@ -49,8 +49,7 @@ export class PluginCallItems {
   readonly #plugins: Plugins;
   /** The additional fields to show (`include` of the request). */
   readonly #include: readonly string[];
-  /** The container in which code runs, as `container_id`. */
-  readonly #container: string;
+  readonly #session: ToolSession | undefined;
   readonly #open = new Map<number, OpenPluginCall>();
   /** The items of calls, by their ids. */
   readonly #shown = new Map<string, { item: ServerCall; outputIndex: number }>();
@@ -71,7 +70,7 @@ export class PluginCallItems {
     this.#output = output;
     this.#plugins = tools.plugins;
     this.#include = request.include ?? [];
-    this.#container = tools.session?.container ?? "";
+    this.#session = tools.session;
     const { state } = output;
     this.left = request.max_tool_calls ?? Number.POSITIVE_INFINITY;
     const { calls: completed, answered } = state.answering ?? { calls: state.round.called, answered: undefined };
@@ -318,7 +317,7 @@ export class PluginCallItems {
   #show(call: OpenPluginCall): void {
     const { shape, tool, text, approvalRequest } = call;
     const id = this.#output.writer.newItemId(shape.type);
-    const item = shape.create(tool, { id, text, container: this.#container, approvalRequest });
+    const item = shape.create(tool, { id, text, container: this.#session?.container() ?? "", approvalRequest });
     call.item = item;
     call.outputIndex = this.#output.writer.addItem(item);
     this.#shown.set(id, { item, outputIndex: call.outputIndex });

@@ -283,8 +283,15 @@ export class Turn {
     return this.#answer([]);
   }
 
+  /** Has the tools know what they must before the model may call them. Waits for nothing where they know it. */
+  async #openTools(): Promise<void> {
+    const { tools, host } = this.#options;
+    if (tools.session) await tools.session.open(host.signal);
+  }
+
   /** Finds out whether the round's prompt must be compacted, if it may be; otherwise its generation begins. */
   async #beginRound(kind: "compact" | "generate"): Promise<BegunRound> {
+    await this.#openTools();
     const due = kind === "compact" ? await this.#compaction?.due() : undefined;
     if (due) return { due };
     const started = this.#generations.begin();
@@ -307,8 +314,10 @@ export class Turn {
    */
   async #generate(step: Extract<Step, { kind: "generate" | "resume" }>): Promise<Done> {
     let started: Promise<Generation> | undefined;
-    if (step.kind === "resume") started = this.#generations.resume(restarted());
-    else {
+    if (step.kind === "resume") {
+      await this.#openTools();
+      started = this.#generations.resume(restarted());
+    } else {
       if (step.again) this.#askAgain(step.again);
       this.#begun ??= this.#beginRound("generate");
       ({ started } = await this.#begun);

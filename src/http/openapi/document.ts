@@ -91,7 +91,12 @@ function operationOf({ method, path, summary, query, operation }: Endpoint): Jso
     ...(body && {
       requestBody: {
         required: body.isOptional !== true,
-        content: { [body.type]: { schema: { $ref: `#/components/schemas/${body.name}` } } },
+        content: {
+          [body.type]: { schema: { $ref: `#/components/schemas/${body.name}` } },
+          ...(body.orJson && {
+            "application/json": { schema: { $ref: `#/components/schemas/${body.orJson}` } },
+          }),
+        },
       },
     }),
     responses: {

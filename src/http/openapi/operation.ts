@@ -32,6 +32,7 @@ export const GROUPS = {
   Decisions: "OpenAI's Decisions API: answers questions with probabilities.",
   Moderations: "OpenAI's Moderations API: a guard judges texts.",
   Files: "OpenAI's Files and Uploads APIs.",
+  Containers: "OpenAI's Containers API: the state of `code_interpreter` from turn to turn.",
   "Vector stores": "OpenAI's Vector stores API: searches files by meaning and by words.",
   Batches: "OpenAI's Batches API: many requests, answered later.",
   Webhooks: "OpenAI's webhook endpoints, and their deliveries.",
@@ -64,6 +65,8 @@ export type Counted = "turn" | "request" | "read";
 export interface OperationBody {
   name: BodyName;
   type: "application/json" | "application/jsonl" | "multipart/form-data";
+  /** The name of the body of JSON that may be sent instead of a form. */
+  orJson?: BodyName;
   /** True if the body may be absent. */
   isOptional?: boolean;
 }

@@ -11,10 +11,16 @@ import { moderationRequest, moderationSchemas } from "@responses-edge/responses-
 import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
 import { AUDIT_TYPES } from "@responses-edge/responses-api/platform/audit";
 import { requestBatchBody, requestBatchObject } from "@responses-edge/responses-api/platform/batches";
+import {
+  addContainerFileBody,
+  containerFileForm,
+  containerFileObject,
+  containerObject,
+  createContainerBody,
+} from "@responses-edge/responses-api/platform/containers";
 import { createDecision, decisionObject } from "@responses-edge/responses-api/platform/decisions";
 import {
   completeUploadBody,
-  containerFileObject,
   createUploadBody,
   fileFields,
   fileObject,
@@ -131,7 +137,12 @@ export function answerSchemas() {
     Conversation,
     DeletedConversation: deleted("conversation.deleted"),
     File: fileObject,
+    Container: containerObject,
+    ContainerList: page(containerObject),
+    DeletedContainer: deleted("container.deleted"),
     ContainerFile: containerFileObject,
+    ContainerFileList: page(containerFileObject),
+    DeletedContainerFile: deleted("container.file.deleted"),
     FileList: page(fileObject),
     DeletedFile: deleted("file"),
     Upload: uploadObject,
@@ -278,6 +289,9 @@ export function bodySchemas() {
     CreateVectorStoreFile: addStoreFileBody,
     UpdateVectorStoreFile: updateStoreFileBody,
     CreateVectorStoreFileBatch: createBatchBody,
+    CreateContainer: createContainerBody,
+    CreateContainerFile: containerFileForm.extend({ file: z.file() }),
+    AddContainerFile: addContainerFileBody,
     CreateFile: fileFields.extend({ file: z.file() }),
     PassedForm: z.looseObject({ file: z.file(), model: z.string().optional() }),
   };

@@ -67,7 +67,7 @@ export const CONTAINER: RunnablePlugin<ContainerTool, ResponseOutputItem.McpCall
   },
   check: checkToolServer("container"),
   session(turn) {
-    const server = toolServer("container", turn);
+    const server = toolServer("container", turn, turn.ownContainer);
     const next = inOrder(turn.deadline);
     return {
       offered: { namespace: NAMESPACE, functions: FUNCTIONS },

@@ -1,5 +1,6 @@
-import { type McpConnection, ToolFault } from "@responses-edge/hosted-tools/mcp-client";
+import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { fileId } from "@responses-edge/responses-api/ids";
 import type { Replay } from "@responses-edge/turn/contract/engine";
 import type { ContainerFileCitation } from "@responses-edge/turn/contract/tool-session";
 import { z } from "zod";
@@ -9,7 +10,9 @@ import {
   type GivenFile,
   type KeptFile,
   MAX_CONTAINER_BYTES,
+  type PendingFile,
 } from "../../contract/container-files.ts";
+import type { OpenContainer } from "./turn-container.ts";
 
 /**
  * The files of a container: those that the request gives to it, and those that its programs write. The tool server
@@ -33,27 +36,19 @@ const piece = z.object({ data: z.base64() });
 /** The memory of a call for the turn's later rounds, and for a run that is resumed after a crash: JSON. */
 interface CallMemory {
   kept: KeptFile[];
-}
-
-interface Options {
-  server: McpConnection;
   container: string;
-  files: ContainerFiles | undefined;
-  /** The ids of the request's files. */
-  given: readonly string[];
 }
 
-export class ContainerSession {
-  readonly #options: Options;
-  readonly #kept = new Map<string, KeptFile>();
+export class ProgramFiles {
+  readonly #files: ContainerFiles | undefined;
+  readonly #kept = new Map<string, { file: KeptFile; container: string }>();
   /** Ids of the files that have been cited. */
   readonly #cited = new Set<string>();
   #keptFiles = 0;
   #keptBytes = 0;
-  #isFilled = false;
 
-  constructor(options: Options) {
-    this.#options = options;
+  constructor(files: ContainerFiles | undefined) {
+    this.#files = files;
   }
 
   /** Restores what the turn had written and cited before a crash: `output` are its items. */
@@ -61,7 +56,8 @@ export class ContainerSession {
     const items = new Set(output.map(({ id }) => id));
     for (const { item, exchange } of replays) {
       if (exchange?.name !== "python" || !items.has(item)) continue;
-      for (const file of (exchange.memory as CallMemory | undefined)?.kept ?? []) this.#note(file);
+      const { kept = [], container = "" } = (exchange.memory ?? {}) as Partial<CallMemory>;
+      for (const file of kept) this.#note(file, container);
     }
     for (const item of output) {
       for (const { annotations = [] } of contentOf(item)) {
@@ -70,30 +66,34 @@ export class ContainerSession {
     }
   }
 
-  /** Writes the request's files to the container, before its first program runs. Throws ToolFault. */
-  async fill(signal: AbortSignal): Promise<void> {
-    const { files, given } = this.#options;
-    if (this.#isFilled) return;
-    const names = new Set<string>();
-    for (const id of given) {
-      if (!files) throw new ToolFault("unreachable", "There are no files here.");
-      const { filename, body } = await files.read(id).catch((error: unknown) => {
+  /** Writes a container's new files to the tool server, and removes those that were deleted. Throws ToolFault. */
+  async tell(container: OpenContainer, pending: readonly PendingFile[], signal: AbortSignal): Promise<void> {
+    for (const { key, path, isGone } of pending) {
+      if (isGone) {
+        await container.call("delete_file", { name: path }, { signal }).catch((error: unknown) => {
+          // A server without this tool keeps the file until the container expires.
+          if (!(error instanceof ToolFault && error.kind === "protocol")) throw error;
+        });
+        continue;
+      }
+      if (!this.#files) throw new ToolFault("unreachable", "There are no files here.");
+      const { body } = await this.#files.read(fileId(key)).catch((error: unknown) => {
         throw error instanceof ApiError ? new ToolFault("tool", error.message) : error;
       });
-      const isFree = !names.has(filename) && !/^\.+$/.test(filename);
-      const name = isFree ? filename : `${id}-${filename}`;
-      names.add(name);
-      await this.#write(name, body, signal);
+      await this.#write(container, path, body, signal);
     }
-    this.#isFilled = true;
   }
 
   /**
    * Keeps the files that a call has written, as the tool server lists them. Gives the memory for later rounds, and a
    * line for the model about each file that is not kept. Rejects only with the signal's reason when it is aborted.
    */
-  async keep(structured: unknown, signal: AbortSignal): Promise<{ memory?: CallMemory; notes: string[] }> {
-    const { files, container } = this.#options;
+  async keep(
+    container: OpenContainer,
+    structured: unknown,
+    signal: AbortSignal,
+  ): Promise<{ memory?: CallMemory; notes: string[] }> {
+    const files = this.#files;
     const written = writtenFiles.safeParse(structured);
     const kept: KeptFile[] = [];
     const notes: string[] = [];
@@ -106,8 +106,9 @@ export class ContainerSession {
         }
         this.#keptFiles += 1;
         this.#keptBytes += bytes;
-        const file = await files.keep({ container, path, bytes: this.#read(path, bytes, signal) });
-        this.#note(file);
+        const body = this.#read(container, path, bytes, signal);
+        const file = await files.keep({ container: container.id, path, bytes: body });
+        this.#note(file, container.id);
         kept.push(file);
       } catch (error) {
         signal.throwIfAborted();
@@ -115,7 +116,7 @@ export class ContainerSession {
         notes.push(`[WARN] The user does not get ${FILES_DIRECTORY}/${path}: ${why}`);
       }
     }
-    return { ...(kept.length > 0 && { memory: { kept } }), notes };
+    return { ...(kept.length > 0 && { memory: { kept, container: container.id } }), notes };
   }
 
   /**
@@ -123,18 +124,17 @@ export class ContainerSession {
    * that no text of the turn has named.
    */
   citationsIn(text: string): ContainerFileCitation[] {
-    const { container: container_id } = this.#options;
-    const found: { file: KeptFile; start: number; end: number }[] = [];
-    for (const file of this.#kept.values()) {
+    const found: { file: KeptFile; container: string; start: number; end: number }[] = [];
+    for (const { file, container } of this.#kept.values()) {
       const place = placeOf(file, text);
-      if (place) found.push({ file, ...place });
-      else if (!this.#cited.has(file.id)) found.push({ file, start: text.length, end: text.length });
+      if (place) found.push({ file, container, ...place });
+      else if (!this.#cited.has(file.id)) found.push({ file, container, start: text.length, end: text.length });
       this.#cited.add(file.id);
     }
     const points = codePointsOf(text);
     return found
       .toSorted((one, other) => one.start - other.start)
-      .map(({ file: { id: file_id, filename }, start, end }) => {
+      .map(({ file: { id: file_id, filename }, container: container_id, start, end }) => {
         const start_index = points(start);
         const end_index = points(end);
         return { type: "container_file_citation", container_id, file_id, filename, start_index, end_index };
@@ -142,26 +142,31 @@ export class ContainerSession {
   }
 
   /** A text means the newest file of a path. */
-  #note(file: KeptFile): void {
+  #note(file: KeptFile, container: string): void {
     this.#kept.delete(file.path);
-    this.#kept.set(file.path, file);
+    this.#kept.set(file.path, { file, container });
   }
 
-  async #write(name: string, body: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+  async #write(
+    container: OpenContainer,
+    name: string,
+    body: AsyncIterable<Uint8Array>,
+    signal: AbortSignal,
+  ): Promise<void> {
     let isFirst = true;
     for await (const bytes of inPieces(body)) {
       const args = { name, data: bytes.toBase64(), append: !isFirst };
-      const { output, failed } = await this.#options.server.callTool("write_file", args, { signal });
+      const { output, failed } = await container.call("write_file", args, { signal });
       if (failed) throw new ToolFault("tool", `The file '${name}' could not be given to the tool server: ${output}`);
       isFirst = false;
     }
   }
 
-  async *#read(name: string, bytes: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  async *#read(container: OpenContainer, name: string, bytes: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     for (let offset = 0; offset < bytes; ) {
       const length = Math.min(PIECE_BYTES, bytes - offset);
       const args = { name, offset, length };
-      const { output, failed, structured } = await this.#options.server.callTool("read_file", args, { signal });
+      const { output, failed, structured } = await container.call("read_file", args, { signal });
       if (failed) throw new ToolFault("tool", output);
       const { data } = piece.parse(structured);
       const read = Uint8Array.fromBase64(data);

@@ -1,12 +1,14 @@
 import { parseArguments } from "@responses-edge/responses-api/json";
+import { checkMemory } from "@responses-edge/responses-api/platform/containers";
 import type { ToolDescription, ToolNamespace } from "@responses-edge/turn/contract/engine";
 import { type CallItem, stepOf } from "@responses-edge/turn/contract/plugin";
 import type { CalledTool } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses/responses";
 import type { GivenFile } from "../../contract/container-files.ts";
 import { inOrder, type PluginSession, type RunnablePlugin, refuseArguments } from "../plugin.ts";
-import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";
-import { ContainerSession, noteOnFiles } from "./container-files.ts";
+import { checkToolServer } from "../tool-server.ts";
+import { noteOnFiles, ProgramFiles } from "./container-files.ts";
+import { TurnContainer } from "./turn-container.ts";
 
 /** `code_interpreter`: Python on the operator's tool server. */
 
@@ -82,20 +84,33 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
       return { name: "python", arguments: item.code, output: logs.join("\n"), step: stepOf(item) };
     },
   },
-  check: checkToolServer("python"),
+  check(tool, index, options) {
+    if (tool.type === "code_interpreter" && typeof tool.container !== "string") {
+      const { memory_limit: memory } = tool.container;
+      const { memoryLimits } = options.config;
+      if (memory !== undefined) checkMemory(memory, memoryLimits, `tools[${index}].container.memory_limit`);
+    }
+    checkToolServer("python")(tool, index, options);
+  },
   session(turn) {
     const tool = turn.request.tools?.find((each) => each.type === "code_interpreter");
     const asked = tool?.type === "code_interpreter" ? tool.container : undefined;
-    // The container that the client has named, or the turn's own.
-    const container = typeof asked === "string" ? asked : turn.ownContainer;
-    const given = (typeof asked === "object" && asked.file_ids) || [];
-    const server = toolServer("python", turn, container);
-    const files = new ContainerSession({ server, container, files: turn.containerFiles?.(), given });
-    files.remember(turn.replays, turn.output);
+    const named = typeof asked === "string" ? asked : undefined;
+    const { file_ids: given = [], memory_limit: memory = null } = typeof asked === "object" ? asked : {};
+    const written = new ProgramFiles(turn.containerFiles?.());
+    const container = new TurnContainer({
+      turn,
+      files: turn.containerFiles?.(),
+      named,
+      own: { given, memory },
+      tell: (opened, pending, signal) => written.tell(opened, pending, signal),
+    });
+    written.remember(turn.replays, turn.output);
     const next = inOrder(turn.deadline);
     return {
       offered: given.length > 0 ? withFiles(turn.givenFiles) : { namespace: NAMESPACE, functions: FUNCTIONS },
-      container,
+      open: () => container.open(),
+      container: () => container.id,
       tools: TOOLS,
       run: async (call, signal, traceparent) => {
         const args = parseArguments(call.arguments);
@@ -103,16 +118,16 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
         if (args && "code" in args) refuseArguments(args, FUNCTIONS[0]?.parameters);
         const code = unwrapScript(call.arguments);
         return next(async () => {
-          await files.fill(signal);
-          const result = await server.callTool("python", { code }, { signal, traceparent });
-          const { memory, notes } = await files.keep(result.structured, signal);
-          const output = [result.output, ...notes].join("\n");
-          return { output, failed: result.failed, error: result.error, ...(memory && { memory }) };
+          const opened = await container.ready(signal);
+          const result = await opened.call("python", { code }, { signal, traceparent });
+          const { memory: remembered, notes } = await written.keep(opened, result.structured, signal);
+          const output = [container.takeNote() + result.output, ...notes].join("\n");
+          const { failed, error } = result;
+          return { output, failed, error, ...(remembered && { memory: remembered }) };
         });
       },
-      citationsIn: (text) => files.citationsIn(text),
-      // A container that the client has named is kept for the next turn.
-      close: () => server.close(container === turn.ownContainer ? CLEAN_UP_TOOL : undefined),
+      citationsIn: (text) => written.citationsIn(text),
+      close: () => container.close(),
     };
   },
 };

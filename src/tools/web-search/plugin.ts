@@ -106,7 +106,7 @@ function textOf(value: unknown): string {
 }
 
 function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession {
-  const server = toolServer("browser", turn);
+  const server = toolServer("browser", turn, turn.ownContainer);
   return {
     offered: offeredOf({ hasSearch: true, isOffline }) ?? NOTHING.offered,
     tools: TOOLS,

@@ -31,7 +31,7 @@ export interface ToolListBounds {
 /** The request options and the trace of an operation. */
 interface Asking {
   request: RequestOptions;
-  meta: { _meta?: { traceparent: string } };
+  meta: { _meta?: Record<string, unknown> };
 }
 
 /**

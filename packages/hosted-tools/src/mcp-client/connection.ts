@@ -44,10 +44,11 @@ export interface McpToolResult {
   structured?: unknown;
 }
 
-/** `traceparent` tells the server the trace of an operation. */
+/** `traceparent` tells the server the trace of an operation. `meta`: further fields of the request's `_meta`. */
 export interface OperationOptions {
   signal?: AbortSignal | undefined;
   traceparent?: string | undefined;
+  meta?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** The timeout of requests without a caller: cancellations, answers to the server's pings, resumed streams. */
@@ -74,7 +75,7 @@ interface Operation {
   /** The trace of the operation, for the server. */
   traceparent: string | undefined;
   /** The same in MCP's own form, for any transport (SEP-414). */
-  meta: { _meta?: { traceparent: string } };
+  meta: { _meta?: Record<string, unknown> };
   request: RequestOptions;
 }
 
@@ -277,7 +278,7 @@ export class McpConnection {
   }
 
   /** An operation begins, and with it its time: at most `mostMs`, and not beyond the deadline. `#ended` must follow. */
-  #begin(mostMs: number, { signal, traceparent }: OperationOptions = {}): Operation {
+  #begin(mostMs: number, { signal, traceparent, meta }: OperationOptions = {}): Operation {
     const { deadline = Number.POSITIVE_INFINITY } = this.#isClosing ? {} : this.#options;
     const timeoutMs = Math.max(1, Math.min(mostMs, deadline - Date.now()));
     const id = String(this.#nextOperation++);
@@ -298,7 +299,10 @@ export class McpConnection {
       status: undefined,
       fault: undefined,
       traceparent,
-      meta: traceparent === undefined ? {} : { _meta: { traceparent } },
+      meta:
+        traceparent === undefined && meta === undefined
+          ? {}
+          : { _meta: { ...meta, ...(traceparent !== undefined && { traceparent }) } },
       request: {
         headers: { [OPERATION_HEADER]: id },
         signal: abort.signal,

@@ -56,18 +56,6 @@ export const fileObject = z.object({
 });
 export type FileObject = z.output<typeof fileObject>;
 
-/** A file that a program has written in a container. */
-export const containerFileObject = z.object({
-  id: z.string(),
-  object: z.literal("container.file"),
-  container_id: z.string(),
-  bytes: z.int().min(0),
-  created_at: z.int().min(0).describe("Unix seconds."),
-  path: z.string(),
-  source: z.literal("assistant"),
-});
-export type ContainerFileObject = z.output<typeof containerFileObject>;
-
 /** The maximum bytes of one part: OpenAI's 64 MB. */
 export const MAX_PART_BYTES = 64 * 1024 * 1024;
 

@@ -39,8 +39,13 @@ export interface ToolSession {
   readonly unlisted: readonly UnlistedServer[];
   /** Calls to make before the model is asked. */
   readonly approved: readonly ApprovedCall[];
-  /** The container in which code runs, as `container_id`. */
-  readonly container: string;
+  /**
+   * Finds out what the sessions have to know before the model may call: resolves at once where that is nothing, or was done. Rejects
+   * only with the signal's reason when it is aborted.
+   */
+  open(signal: AbortSignal): Promise<void>;
+  /** The container in which the code of a call runs that begins now, as `container_id`. */
+  container(): string;
   /** Makes a filter for a content part; undefined if there is nothing to cite. */
   readonly citations: (() => CitationFilter) | undefined;
   /** Returns the citations of the session container's files in a complete text. Undefined if there are none. */

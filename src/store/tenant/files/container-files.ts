@@ -1,15 +1,16 @@
 import { fileId } from "@responses-edge/responses-api/ids";
+import { IDLE_MINUTES } from "@responses-edge/responses-api/platform/containers";
 import { MAX_FILENAME_LENGTH } from "@responses-edge/responses-api/platform/files";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Config } from "../../../config/index.ts";
-import type { ContainerFiles } from "../../../contract/container-files.ts";
+import { CONTAINER_FILE_SECONDS, type ContainerFiles } from "../../../contract/container-files.ts";
 import type { Identity } from "../../../contract/grants.ts";
 import { checkMayStore } from "../../home/may-store.ts";
 import type { FileClient } from "./file-client.ts";
 import { fileLimitsOf } from "./file-limits.ts";
 
-/** How long a file is kept if nothing else is said: one that a program has written. */
-const KEPT_SECONDS = 86_400;
+/** The name of a container that a turn has made. */
+const OWN_NAME = "auto";
 
 /** The owner of a container. */
 export interface ContainerOwner {
@@ -27,7 +28,16 @@ export function containerFiles({ tenant, identity, config, files, waitUntil }: C
       const { record, body } = await files.content(id);
       return { filename: record.filename, body };
     },
-    async keep({ container, path, bytes, mimeType = null, seconds = KEPT_SECONDS }) {
+    isRunning: (container) => files.containers.isRunning(container),
+    async use(container, own) {
+      const given = await Promise.all((own?.given ?? []).map((id) => files.record(id)));
+      const made = own && { name: OWN_NAME, minutes: IDLE_MINUTES.byDefault, memory: own.memory };
+      return await files.containers.use(container, made, given);
+    },
+    settle: (container, told) => files.containers.settle(container, told),
+    touch: (container) => files.containers.touch(container),
+    lose: (container) => files.containers.lose(container),
+    async keep({ container, path, bytes, mimeType = null, seconds = CONTAINER_FILE_SECONDS }) {
       checkMayStore(identity);
       const limits = fileLimitsOf(identity, config);
       const { maxFileBytes: maxBytes } = config.files;

@@ -1,12 +1,15 @@
 import { STORE_LIST_TABLES } from "../vector-stores/store-list.ts";
+import { CONTAINER_TABLES } from "./container-table.ts";
 
 /** The tables of a directory. */
 export const FILE_DIRECTORY_TABLES = [
   `CREATE TABLE file (
       seq INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, purpose TEXT NOT NULL,
-      bytes INTEGER NOT NULL, created_at INTEGER NOT NULL, expires_at INTEGER, body TEXT NOT NULL)`,
+      bytes INTEGER NOT NULL, created_at INTEGER NOT NULL, expires_at INTEGER, body TEXT NOT NULL, container TEXT)`,
   "CREATE INDEX file_purpose ON file (purpose, seq)",
   "CREATE INDEX file_expiry ON file (expires_at) WHERE expires_at IS NOT NULL",
+  "CREATE INDEX file_container ON file (container) WHERE container IS NOT NULL",
+  ...CONTAINER_TABLES,
   // Files that were removed, or completed, and whose bytes are partly still to be removed; `kept`: the parts that are
   // kept.
   `CREATE TABLE removed (

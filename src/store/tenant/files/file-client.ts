@@ -11,6 +11,7 @@ import { bucketFault } from "./bucket.ts";
 import type { BytesAtRest } from "./bytes-at-rest.ts";
 import { bytesInRows } from "./bytes-in-rows.ts";
 import { configuredBuckets } from "./configured-buckets.ts";
+import { ContainerClient } from "./container-client.ts";
 import { askFile } from "./file-bytes.ts";
 import type { FilePage, FileQuery, FileRecord } from "./file-table.ts";
 import { givenUp, ReceivedPart, type Receiver } from "./received-part.ts";
@@ -31,6 +32,11 @@ export class FileClient {
   constructor(objects: Env, tenant: string) {
     this.#tenant = tenant;
     this.#objects = objects;
+  }
+
+  /** The tenant's containers. */
+  get containers(): ContainerClient {
+    return new ContainerClient(this.#objects, this.#tenant);
   }
 
   /** Gives the record of a file. Throws the 404 of one that is unknown, deleted, expired or another tenant's. */

@@ -2,6 +2,7 @@ import { logLine } from "@responses-edge/bounded-io/json-text";
 import { notFound } from "@responses-edge/responses-api/errors";
 import { fileId, parseStoreId } from "@responses-edge/responses-api/ids";
 import { loadConfig } from "../../../config/index.ts";
+import type { ContainerUse, PendingFile } from "../../../contract/container-files.ts";
 import type { FileLimits } from "../../../contract/grants.ts";
 import type { RawEnv } from "../../../env.ts";
 import { FILE_BYTES_STORED, FILES_STORED } from "../../../telemetry/instruments.ts";
@@ -12,6 +13,13 @@ import { Schema } from "../../objects/schema.ts";
 import { count } from "../counting.ts";
 import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";
 import { configuredBuckets } from "./configured-buckets.ts";
+import {
+  type ContainerFile,
+  type ContainerQuery,
+  type ContainerRecord,
+  ContainerTable,
+  type NewContainer,
+} from "./container-table.ts";
 import { FILE_DIRECTORY_TABLES } from "./directory-tables.ts";
 import { type FilePage, type FileQuery, type FileRecord, FileTable, type Removed } from "./file-table.ts";
 import { type UploadRecord, UploadTable } from "./upload-table.ts";
@@ -28,6 +36,7 @@ export class FileDirectory extends OwnedObject {
   readonly #files: FileTable;
   readonly #uploads: UploadTable;
   readonly #stores: StoreList;
+  readonly #containers: ContainerTable;
   readonly #tenant: string;
 
   constructor(state: DurableObjectState, env: RawEnv) {
@@ -36,6 +45,7 @@ export class FileDirectory extends OwnedObject {
     this.#files = new FileTable(this.#schema);
     this.#uploads = new UploadTable(this.#schema, this.#files);
     this.#stores = new StoreList(this.#schema);
+    this.#containers = new ContainerTable(this.#schema, this.#files);
     this.#tenant = this.named.tenant ?? "";
   }
 
@@ -58,7 +68,15 @@ export class FileDirectory extends OwnedObject {
 
   /** Makes a file of the received bytes. False if they were given up in the meantime. */
   commit(record: FileRecord, limits: FileLimits): Promise<Result<boolean>> {
-    return this.#counted(record, () => this.#files.commit(record, limits));
+    return this.#counted(record, () => {
+      if (!this.#files.commit(record, limits)) return false;
+      const { key, container } = record;
+      if (container) {
+        const { id, path, source = "assistant" } = container;
+        this.#containers.put(id, { key, path, source }, Date.now());
+      }
+      return true;
+    });
   }
 
   record(key: string): FileRecord | null {
@@ -144,11 +162,81 @@ export class FileDirectory extends OwnedObject {
     });
   }
 
+  // Containers.
+
+  /** Makes a container, unless it exists, and gives it files. False if `max` of them have not expired. */
+  createContainer(
+    made: NewContainer,
+    given: readonly { key: string; id: string; filename: string }[],
+    max: number,
+  ): Promise<Result<boolean>> {
+    return this.#change(() => {
+      const now = Date.now();
+      const isMade = this.#containers.create(made, max, now);
+      if (isMade) this.#containers.give(made.id, given, now);
+      return isMade;
+    });
+  }
+
+  container(id: string): ContainerRecord | null {
+    return this.#containers.find(id, Date.now());
+  }
+
+  /** Null if the cursor is no container. */
+  containers(query: ContainerQuery): { data: ContainerRecord[]; hasMore: boolean } | null {
+    return this.#containers.list(query, Date.now());
+  }
+
+  removeContainer(id: string): Promise<Result<boolean>> {
+    return this.#change(() => this.#containers.remove(id, Date.now()));
+  }
+
+  /** Removes at most `limit` containers. Gives their ids. */
+  removeSomeContainers(limit: number): Promise<Result<string[]>> {
+    return this.#change(() => this.#containers.removeSome(limit));
+  }
+
+  useContainer(id: string): Promise<Result<ContainerUse>> {
+    return this.#change(() => this.#containers.use(id, Date.now()));
+  }
+
+  /** Notes that the tool server has a session for a container, and what it has been told of its files. */
+  settleContainer(id: string, pending: readonly PendingFile[]): Promise<Result<void>> {
+    return this.#change(() => this.#containers.settle(id, pending));
+  }
+
+  async touchContainer(id: string): Promise<void> {
+    await this.#change(() => this.#containers.touch(id, Date.now()));
+  }
+
+  /** Notes that the tool server has lost a container. */
+  async loseContainer(id: string): Promise<void> {
+    await this.#change(() => this.#containers.lose(id));
+  }
+
+  giveToContainer(id: string, given: readonly { key: string; id: string; filename: string }[]): Promise<Result<void>> {
+    return this.#change(() => this.#containers.give(id, given, Date.now()));
+  }
+
+  containerFile(id: string, key: string): ContainerFile | null {
+    return this.#containers.file(id, key, Date.now());
+  }
+
+  /** Null if the cursor is no file of the container. */
+  containerFiles(id: string, query: ContainerQuery): { data: ContainerFile[]; hasMore: boolean } | null {
+    return this.#containers.files(id, query, Date.now());
+  }
+
+  removeContainerFile(id: string, key: string): Promise<Result<boolean>> {
+    return this.#change(() => this.#containers.removeFile(id, key, Date.now()));
+  }
+
   protected override async ring(): Promise<void> {
     const now = Date.now();
     await this.#change(() => {
       this.#files.sweep(now);
       this.#uploads.sweep(now);
+      this.#containers.sweep(now);
     });
     for (const removed of this.#files.toRemove(REMOVED_AT_ONCE, now)) {
       try {
@@ -204,7 +292,9 @@ export class FileDirectory extends OwnedObject {
 
   /** Sets the alarm for the next due work, unless it rings earlier. */
   async #wake(): Promise<void> {
-    const due = [this.#files.nextDue(), this.#uploads.nextDue()].filter((at) => at !== undefined);
+    const due = [this.#files.nextDue(), this.#uploads.nextDue(), this.#containers.nextDue()].filter(
+      (at) => at !== undefined,
+    );
     if (due.length === 0) return;
     const next = Math.min(...due);
     const set = await this.ctx.storage.getAlarm();

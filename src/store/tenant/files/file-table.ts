@@ -18,8 +18,8 @@ export interface FileRecord {
   parts: readonly number[];
   /** Where its bytes are stored: in rows of its object, or in a bucket. */
   at: "rows" | "r2" | "s3";
-  /** The container in which a program has written it, and its path there. */
-  container?: { id: string; path: string };
+  /** The container for which it was made, and its path there. A program has written it, unless `source` says otherwise. */
+  container?: { id: string; path: string; source?: "user" };
 }
 
 /** A page of the list. */
@@ -36,7 +36,7 @@ export interface FileQuery {
   after?: string | undefined;
 }
 
-type Row = Pick<FileRecord, "key" | "purpose" | "bytes"> & {
+export type Row = Pick<FileRecord, "key" | "purpose" | "bytes"> & {
   created_at: number;
   expires_at: number | null;
   body: string;
@@ -114,8 +114,9 @@ export class FileTable {
   /** Adds a file whose bytes are all stored. */
   add({ key, purpose, bytes, createdAt, expiresAt, ...body }: FileRecord, owner: string): void {
     const insert =
-      "INSERT INTO file (key, owner, purpose, bytes, created_at, expires_at, body) VALUES (?, ?, ?, ?, ?, ?, ?)";
-    this.#schema.write(insert, key, owner, purpose, bytes, createdAt, expiresAt, JSON.stringify(body));
+      "INSERT INTO file (key, owner, purpose, bytes, created_at, expires_at, body, container) VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+    const values = [key, owner, purpose, bytes, createdAt, expiresAt, JSON.stringify(body)];
+    this.#schema.write(insert, ...values, body.container?.id ?? null);
   }
 
   /** The parts of an upload that have come, with their lengths. */
@@ -153,6 +154,12 @@ export class FileTable {
     const gone = this.#schema.rows(`DELETE FROM file WHERE key = ? AND ${VISIBLE} RETURNING key`, key, toSeconds(now));
     if (gone.length > 0) this.noteRemoved(key, null, now);
     return gone.length > 0;
+  }
+
+  /** Removes the files that were made for a container. */
+  removeOf(container: string, now: number): void {
+    const gone = this.#schema.rows<{ key: string }>("DELETE FROM file WHERE container = ? RETURNING key", container);
+    for (const { key } of gone) this.noteRemoved(key, null, now);
   }
 
   /** Removes the received bytes of a file or an upload. */
@@ -263,7 +270,8 @@ export class FileTable {
 
 const VISIBLE = "(expires_at IS NULL OR expires_at > ?)";
 
-function recordOf({ created_at: createdAt, expires_at: expiresAt, body, ...row }: Row): FileRecord {
+/** A record from its row. */
+export function recordOf({ created_at: createdAt, expires_at: expiresAt, body, ...row }: Row): FileRecord {
   const rest = JSON.parse(body) as Pick<FileRecord, "filename" | "mimeType" | "parts" | "at" | "container">;
   return { ...row, ...rest, createdAt, expiresAt };
 }

@@ -1,0 +1,1 @@
+export { endContainer } from "../tools/tool-server.ts";
