@@ -21,7 +21,7 @@ export type Answer = (
   call: (signal: AbortSignal, session: NamedSession | null) => Promise<ToolResult>,
 ) => Promise<CallToolResult>;
 
-/** What the gateway says of its session with each call (docs/tools.md#code). */
+/** The gateway describes its session in this field of each call (docs/tools.md#the-protocol-of-a-tool-server). */
 const SESSION_META = "responses-edge/session";
 
 const sessionMeta = z.object({

@@ -139,6 +139,10 @@ function faultsOf(field: RequestField): string[] {
   if (plain.refused && names(plain, field) === "around") return [];
   if (plain.refused) return [`${name}, without it: ${plain.refused.param}: ${plain.refused.message}`];
   const found = (nulled ? [nulled] : bodies.map((each) => each.body)).map((each) => outcome(read, each));
+  // All kinds of one are refused with it.
+  const isUnserved = (each: Outcome) =>
+    names(each, field) === "around" && / is not supported by this server/.test(each.refused?.message ?? "");
+  if (found.every(isUnserved)) return [];
   const wrong = found.filter((each) => each.refused && (nulled || names(each, field) !== "it"));
   const isRead = nulled !== undefined || found.some(({ refused, data }) => refused || data !== plain.data);
   return [...wrong.map(({ refused }) => `${name}: ${refused?.message}`), ...(isRead ? [] : [`${name} is dropped`])];

@@ -127,6 +127,6 @@ for (let round = 1; round <= ROUNDS; round += 1) {
   }
   cleanUp();
 }
-hooks.close();
+await hooks.close();
 await vllm.close();
 process.exit(hasFailed ? 1 : 0);

@@ -143,6 +143,16 @@ describe("a container", () => {
   });
 });
 
+describe.skipIf(!COMPLETE)("the memory of a container", () => {
+  it("is the one that was asked for, where the tool server holds it", async () => {
+    const code = "import resource; print(resource.getrlimit(resource.RLIMIT_AS)[0] >> 20)";
+    const { id } = await client().containers.create({ name: "small", memory_limit: "1g" });
+    const auto = { type: "code_interpreter", container: { type: "auto", memory_limit: "1g" } };
+    const answers = await Promise.all([inContainer(id), auto, python].map((tool) => use(code, { tools: [tool] })));
+    expect(answers.flatMap(logsOf)).toEqual(["1024\n", "1024\n", "2048\n"]);
+  });
+});
+
 describe.skipIf(!COMPLETE)("the files of a container", () => {
   it("are given by upload or by id, written by programs, listed, read and deleted", async () => {
     const { containers } = client();

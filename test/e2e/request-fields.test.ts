@@ -37,6 +37,8 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   "tools<mcp>.server_url": "e2e/mcp.test.ts",
   "always.tool_names": "e2e/mcp-approval.test.ts",
   "always.read_only": "e2e/mcp-approval.test.ts",
+  "tools<code_interpreter>.container": "e2e/containers.test.ts",
+  "container<auto>.memory_limit": "e2e/containers.test.ts",
   "tool_choice<mcp>.name": "e2e/mcp.test.ts",
   "input<message:assistant>.phase": "e2e/harmony-items.test.ts",
   "input<local_shell_call_output>.id": "e2e/client-tools.test.ts",
@@ -65,6 +67,7 @@ beforeAll(async () => {
     MCP_SERVERS: tools.url,
     SEARXNG_URL: `http://127.0.0.1:${(search.address() as AddressInfo).port}`,
     TOOL_SERVERS: JSON.stringify({ python: python.url }),
+    CONTAINER_MEMORY_LIMITS: "1g,4g",
     GUARD_URL: `http://127.0.0.1:${(search.address() as AddressInfo).port}/guard`,
     ENCRYPTION_KEYS: `test:${"a".repeat(43)}=`,
   });
@@ -453,8 +456,10 @@ async function samples(): Promise<Samples> {
   const [item] = (await gateway.openai.responses.inputItems.list(created.id)).data;
   const file = new File(["x"], "x.txt");
   const { id: given } = await gateway.openai.files.create({ file, purpose: "user_data" });
+  const container = await gateway.openai.containers.create({ name: "x" });
   return {
     "container<auto>.file_ids": [[given]],
+    "container<auto>.memory_limit": ["1g", "4g"],
     "input<item_reference>.id": [item?.id],
     "items<item_reference>.id": [item?.id],
     model: ["simulator", "simulator-reasoning"],
@@ -504,7 +509,7 @@ async function samples(): Promise<Samples> {
     "tools<mcp>": [{ server_url: tools.url, require_approval: "never" }],
     server_url: [tools.url],
     "tools<mcp>.server_label": ["docs", "other"],
-    "tools<code_interpreter>.container": [{ type: "auto" }, "cntr_1"],
+    "tools<code_interpreter>.container": [{ type: "auto" }, container.id],
     "tools<shell>.environment": [{ type: "local" }, { type: "container_auto" }],
     "tool_choice<function>.name": ["lookup"],
     "tool_choice<custom>.name": ["write"],

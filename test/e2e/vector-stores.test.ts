@@ -253,7 +253,7 @@ describe.concurrent("a vector store", () => {
       vector_stores: { id: store.id, file: fileId, batch: batch.id },
       files: { id: fileId },
       uploads: { id: uploadId },
-      containers: { id: "cntr_of-one", file: fileId },
+      containers: { id: `cntr_${"0".repeat(32)}`, file: fileId },
     };
     const part = new FormData();
     part.append("data", new Blob(["x"]), "x");
@@ -262,6 +262,7 @@ describe.concurrent("a vector store", () => {
       "/v1/vector_stores/{id}/files": { file_id: fileId },
       "/v1/vector_stores/{id}/files/{file}": { attributes: {} },
       "/v1/vector_stores/{id}/file_batches": { file_ids: [fileId] },
+      "/v1/containers/{id}/files": { file_id: fileId },
       "/v1/uploads/{id}/complete": { part_ids: ["part_x"] },
       "/v1/uploads/{id}/parts": part,
     };

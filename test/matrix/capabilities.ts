@@ -4,6 +4,7 @@ import type OpenAI from "openai";
 import type { ObjectBinding } from "../../src/store/objects/registry.ts";
 import { hasEnded, type Reader, create as readNew, resume, streamOf } from "../crash/reader.ts";
 import { eventually } from "../e2e/support.ts";
+import { COMPLETE } from "../tool-server/support.ts";
 
 /** Every capability that stores something, for the matrix of capabilities and of the places of their objects. */
 
@@ -67,6 +68,21 @@ async function storeWith(tenant: Tenant, text: string): Promise<{ store: string;
   });
   assert.deepEqual([ended.status, ended.last_error], ["completed", null]);
   return { store, file };
+}
+
+/** The tenants that have run a program. */
+const withPrograms = new WeakSet<Tenant>();
+
+/** Runs a program in a container. Where processes die, a program that died with one of them is run again. */
+async function runUntil(tenant: Tenant, container: string, code: string, printed: string): Promise<void> {
+  const tools = [{ type: "code_interpreter", container }];
+  const include = ["code_interpreter_call.outputs"];
+  await eventually(async () => {
+    const { output } = await create(tenant, `Use python: \`${code}\``, { tools, include });
+    const isPrinted = JSON.stringify(output).includes(`"logs":"${printed}\\n"`);
+    assert.ok(isPrinted || tenant.server.hasDeaths, JSON.stringify(output));
+    return isPrinted;
+  });
 }
 
 /** A batch of lines, to its end. */
@@ -204,6 +220,28 @@ export const CAPABILITIES: Record<string, Capability> = {
         assert.equal(await (await tenant.openai.files.content(id)).text(), text);
         const listed = await Array.fromAsync(tenant.openai.files.list());
         assert.ok(listed.some((file) => file.id === id));
+      };
+    },
+  },
+
+  "a container": {
+    stores: ["FILE_DIRECTORIES", "FILE_BYTES"],
+    async use(tenant, text) {
+      const { containers } = tenant.openai;
+      const { id } = await containers.create({ name: text });
+      const { id: file } = await containers.files.create(id, { file: new File([text], "text.txt") });
+      // One for each tenant runs a program: each has an interpreter on this machine.
+      const runs = COMPLETE && !withPrograms.has(tenant);
+      withPrograms.add(tenant);
+      if (runs) await runUntil(tenant, id, "text = open('text.txt').read(); print(text)", text);
+      return async () => {
+        assert.deepEqual((await containers.retrieve(id)).name, text);
+        const files = await Array.fromAsync(containers.files.list(id));
+        assert.deepEqual(
+          files.map((each) => each.id),
+          [file],
+        );
+        if (runs) await runUntil(tenant, id, "print(text)", text);
       };
     },
   },

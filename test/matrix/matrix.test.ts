@@ -22,7 +22,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   cleanUp();
-  hooks.close();
+  await hooks.close();
   await vllm.close();
 });
 

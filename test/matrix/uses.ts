@@ -4,8 +4,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import OpenAI from "openai";
+import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { ADMIN_KEY, ROOT } from "../e2e/key-support.ts";
 import { eventually } from "../e2e/support.ts";
+import { KEY } from "../tool-server/support.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 import { CAPABILITIES, type Check, type Tenant } from "./capabilities.ts";
 
@@ -24,11 +26,13 @@ export const USES_MS = 480_000;
 const PAUSE_MS = 300;
 const PAUSE_GROWTH = 1.15;
 
-/** The receiver of the tenants' webhooks, and the ids of the events that have come, by their response. */
+/** The receiver of the tenants' webhooks, the ids of the events that have come, by their response, and a tool server. */
 export interface Hooks {
   url: string;
   events: ReadonlyMap<string, ReadonlySet<string>>;
-  close(): void;
+  /** Where programs run. */
+  tools: ToolServer;
+  close(): Promise<void>;
 }
 
 export async function receiveHooks(): Promise<Hooks> {
@@ -42,11 +46,17 @@ export async function receiveHooks(): Promise<Hooks> {
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
-  return { url: `http://127.0.0.1:${port}/`, events, close: () => server.close() };
+  const tools = await startToolServer({ apiKey: KEY });
+  const close = async () => {
+    server.close();
+    await tools.close();
+  };
+  return { url: `http://127.0.0.1:${port}/`, events, tools, close };
 }
 
 /** The variables that a server needs for all capabilities. */
 export const variablesFor = (modelUrl: string, hooks: Hooks) => ({
+  ...{ TOOL_SERVERS: JSON.stringify({ python: hooks.tools.pythonUrl }), TOOL_SERVER_API_KEY: KEY },
   ...{ VLLM_BASE_URL: `${modelUrl}/v1`, ADMIN_KEY, KEY_CACHE_MS: "100" },
   ...{ WEBHOOK_URLS: hooks.url, ALLOW_PRIVATE_WEBHOOKS: "true" },
 });

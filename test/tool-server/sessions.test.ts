@@ -225,7 +225,7 @@ describe("over HTTP", () => {
     const python = await connect(server.pythonUrl);
     const container = await connect(server.containerUrl, { mode: "auto" });
     const names = async ({ client }: typeof python) => (await client.listTools()).tools.map(({ name }) => name);
-    expect(await names(python)).toEqual(["python", "write_file", "read_file", "cleanup_session"]);
+    expect(await names(python)).toEqual(["python", "write_file", "read_file", "delete_file", "cleanup_session"]);
     expect(await names(container)).toEqual(["exec", "cleanup_session"]);
     await Promise.all([python.client.close(), container.client.close()]);
   });

@@ -87,13 +87,14 @@ export function emptyDraft() {
 export function bodyOf(draft, input = inputOf(draft)) {
   const tools = toolsOf(draft);
   const format = formatOf(draft);
+  const include = includeOf(draft);
   return {
     ...(draft.model && { model: draft.model }),
     ...(draft.previous && { previous_response_id: draft.previous }),
     ...(draft.instructions && { instructions: draft.instructions }),
     input,
     ...(tools.length > 0 && { tools }),
-    ...(draft.stores.length > 0 && { include: ["file_search_call.results"] }),
+    ...(include.length > 0 && { include }),
     ...(draft.effort && { reasoning: { effort: draft.effort } }),
     ...(format && { text: { format } }),
     ...(draft.maxOutputTokens && { max_output_tokens: numberIn("max-output-tokens", draft.maxOutputTokens) }),
@@ -148,6 +149,18 @@ function toolsOf({ functions, servers, hosted, stores, searchResults, searchFilt
           },
         ]),
     ...hosted.map((type) => (type === "code_interpreter" ? { type, container: { type: "auto" } } : { type })),
+  ];
+}
+
+/**
+ * The fields that an answer shows and has only on request.
+ * @param {Draft} draft
+ */
+function includeOf({ stores, hosted }) {
+  return [
+    ...(stores.length > 0 ? ["file_search_call.results"] : []),
+    ...(hosted.includes("code_interpreter") ? ["code_interpreter_call.outputs"] : []),
+    ...(hosted.some((type) => type.startsWith("web_search")) ? ["web_search_call.action.sources"] : []),
   ];
 }
 

@@ -150,9 +150,8 @@ export class Turn {
   async run(started: Promise<void>, settle: Settle): Promise<TurnResult> {
     // The step uses the generation itself, and its failure is the round's.
     started.catch(() => {});
-    const { asked, host } = this.#options;
-    const { sink } = host;
-    const fault = asked.request.enable_response_messages ? await this.#setInputMessages() : undefined;
+    const { sink } = this.#options.host;
+    const fault = this.#options.asked.request.enable_response_messages ? await this.#setInputMessages() : undefined;
     if (fault) this.#generations.giveUp(fault);
     const { state, response } = this.#output;
     response.start();
@@ -216,6 +215,7 @@ export class Turn {
   async #work(): Promise<Outcome> {
     const { asked, tools, host } = this.#options;
     try {
+      await tools.session?.open(host.signal);
       while (this.#step.kind !== "end") {
         const { kind } = this.#step;
         let done: Done;
@@ -283,15 +283,8 @@ export class Turn {
     return this.#answer([]);
   }
 
-  /** Has the tools know what they must before the model may call them. Waits for nothing where they know it. */
-  async #openTools(): Promise<void> {
-    const { tools, host } = this.#options;
-    if (tools.session) await tools.session.open(host.signal);
-  }
-
   /** Finds out whether the round's prompt must be compacted, if it may be; otherwise its generation begins. */
   async #beginRound(kind: "compact" | "generate"): Promise<BegunRound> {
-    await this.#openTools();
     const due = kind === "compact" ? await this.#compaction?.due() : undefined;
     if (due) return { due };
     const started = this.#generations.begin();
@@ -314,10 +307,8 @@ export class Turn {
    */
   async #generate(step: Extract<Step, { kind: "generate" | "resume" }>): Promise<Done> {
     let started: Promise<Generation> | undefined;
-    if (step.kind === "resume") {
-      await this.#openTools();
-      started = this.#generations.resume(restarted());
-    } else {
+    if (step.kind === "resume") started = this.#generations.resume(restarted());
+    else {
       if (step.again) this.#askAgain(step.again);
       this.#begun ??= this.#beginRound("generate");
       ({ started } = await this.#begun);

@@ -18,7 +18,7 @@ import { toolServer } from "../tool-server.ts";
  * it then refuses the call, and the container is expired.
  */
 
-/** A field of a call's `_meta`, for the tool server (docs/tools.md#code). */
+/** A field of a call's `_meta`, for the tool server (docs/tools.md#the-protocol-of-a-tool-server). */
 const SESSION_META = "responses-edge/session";
 
 /** Added to the idle time of the tool server, so that the container expires here first. Seconds. */
@@ -50,7 +50,8 @@ export class TurnContainer {
   readonly #options: Options;
   #id: string;
   /** True if the container was used in the conversation, and it is not known whether it has expired. */
-  #isUnsure: boolean;
+  readonly #isUnsure: boolean;
+  #opening: Promise<void> | undefined;
   #isGone = false;
   #use: Extract<ContainerUse, { kind: "ready" }> | undefined;
   #server: McpConnection | undefined;
@@ -67,11 +68,13 @@ export class TurnContainer {
   }
 
   /** Takes a new container if that of the conversation has expired. */
-  async open(): Promise<void> {
-    const { files } = this.#options;
-    if (!this.#isUnsure || !files) return;
-    this.#isUnsure = false;
-    if (await files.isRunning(this.#id)) return;
+  open(): Promise<void> {
+    this.#opening ??= this.#replaceExpired();
+    return this.#opening;
+  }
+
+  async #replaceExpired(): Promise<void> {
+    if (!this.#isUnsure || (await this.#options.files?.isRunning(this.#id)) !== false) return;
     this.#replace();
     this.#note = `[WARN] The container of the earlier calls has expired: this is a new one, without its variables and files.\n`;
   }
@@ -107,7 +110,7 @@ export class TurnContainer {
     return this.#opened();
   }
 
-  /** What the model has to know about its container, once. */
+  /** Gives the note for the model about its container, once. */
   takeNote(): string {
     const note = this.#note;
     this.#note = "";
@@ -137,7 +140,7 @@ export class TurnContainer {
     };
   }
 
-  /** What the tool server has to know about the session. */
+  /** Tells the tool server about the session. */
   #session(): Record<string, unknown> {
     const { isOpen = false, minutes, memory } = this.#use ?? {};
     return {
