@@ -96,7 +96,9 @@ async function start(): Promise<void> {
 async function startTools(apiKey: string): Promise<ToolServer> {
   const { optionsFromEnvironment } = await import("../dev/tool-server/settings.ts");
   const { startToolServer } = await import("../dev/tool-server/server.ts");
-  return startToolServer({ ...optionsFromEnvironment({ ...process.env, PORT: undefined }), port: 0, apiKey });
+  const options = optionsFromEnvironment({ ...process.env, PORT: undefined });
+  // The sandbox needs a process in a namespace of its own: `npm run tool-server`.
+  return startToolServer({ ...options, sandbox: "none", port: 0, apiKey });
 }
 
 function banner(url: string, variables: TextVariables, isSimulated: boolean): string {
@@ -110,7 +112,7 @@ function banner(url: string, variables: TextVariables, isSimulated: boolean): st
     : "none. This is open local development: any program of this machine is served, and no page of another site.";
   const here = toolServer?.pythonVersion ? `Python ${toolServer.pythonVersion}` : "no Python found";
   const tools = toolServer
-    ? `${here}, container. They run a model's code on this machine, without a sandbox.`
+    ? `${here}, container. They run a model's code on this machine, without a sandbox (docs/tools.md#tool-servers).`
     : variables.TOOL_SERVERS
       ? "those of TOOL_SERVERS."
       : "TOOL_SERVER=1 npm start runs python and container here, for development.";

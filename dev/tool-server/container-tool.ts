@@ -56,6 +56,7 @@ class ContainerSession {
     const { settings } = this.#host;
     const captured = new CapturedOutput(settings.maxOutputBytes);
     const process = this.#host.start(checkedArguments(command.cmd), {
+      base: this.#directory,
       directory: await this.#workdir(command.workdir ?? "."),
       environment: checkedEnvironment(command.env ?? {}),
       onOutput: (chunk) => captured.add(chunk),

@@ -40,7 +40,7 @@ export class Interpreter {
   /** `memoryMb`: its address space, if the server's own limit does not apply. */
   constructor(python: string, directory: string, host: ProgramHost, memoryMb?: number) {
     this.#host = host;
-    this.#process = host.start([python, "-I", "-u", DRIVER], {
+    this.#process = host.start([python, "-I", "-u", host.sandbox?.driver ?? DRIVER], {
       directory,
       conversation: true,
       memoryMb,

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { setPriority } from "node:os";
+import { constants, setPriority } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { killWithUs } from "../../cli/serve/orphan-guard.ts";
 import { MARKER, markedProcesses, tasksOnMachine } from "./marked-processes.ts";
@@ -13,6 +13,8 @@ export type Ending =
 
 export type ProgramOptions = {
   directory: string;
+  /** The directory of its session, if `directory` is one below it. */
+  base?: string;
   environment?: Record<string, string>;
   /** Receives stdout and stderr, in the order of output. */
   onOutput: (chunk: Buffer) => void;
@@ -21,6 +23,11 @@ export type ProgramOptions = {
   /** Its address space, instead of the server's limit. */
   memoryMb?: number | undefined;
 };
+
+/** The names of signals by their numbers. */
+const SIGNALS = new Map(
+  Object.entries(constants.signals).map(([name, number]) => [number, name as NodeJS.Signals] as const),
+);
 
 /** A lower priority, so that the server keeps its share of the CPU, whatever the program starts. */
 const PRIORITY = 10;
@@ -46,12 +53,19 @@ export class LimitedProcess {
   /** Resolves when its processes have ended and its output has been read. */
   readonly ended: Promise<Ending>;
   readonly #child: ChildProcess;
+  readonly #isWrapped: boolean;
   #stopped: string | null = null;
   #running = true;
 
-  constructor(command: string[], options: ProgramOptions, settings: Settings) {
+  /** `wrap` gives the command that runs another one in a sandbox. */
+  constructor(command: string[], options: ProgramOptions, settings: Settings, wrap?: (command: string[]) => string[]) {
     const side = options.conversation ? "pipe" : "ignore";
-    this.#child = spawn("/bin/sh", ["-c", launcher(settings, options.memoryMb), "exec", ...command], {
+    this.#isWrapped = wrap !== undefined;
+    // In a sandbox a limit of processes counts those of the sandbox.
+    const most = wrap ? settings.maxProcesses : undefined;
+    const limited = ["/bin/sh", "-c", launcher(settings, options.memoryMb, most), "exec", ...command];
+    const [program = "", ...args] = wrap?.(limited) ?? limited;
+    this.#child = spawn(program, args, {
       cwd: options.directory,
       env: this.#environment(options),
       stdio: [side, "pipe", "ignore", side],
@@ -110,9 +124,15 @@ export class LimitedProcess {
       this.#child.on("close", (code, signal) => {
         if (this.#stopped !== null) resolve({ kind: "stopped", reason: this.#stopped });
         else if (signal !== null) resolve({ kind: "signalled", signal });
-        else resolve({ kind: "exited", code: code ?? 0 });
+        else resolve(this.#exited(code ?? 0));
       });
     });
+  }
+
+  /** The sandbox exits with 128 and the number of the signal that has ended its program. */
+  #exited(code: number): Ending {
+    const signal = this.#isWrapped ? SIGNALS.get(code - 128) : undefined;
+    return signal ? { kind: "signalled", signal } : { kind: "exited", code };
   }
 
   #kill(): void {
@@ -145,7 +165,7 @@ export function describeEnding(ending: Ending, settings: Settings): string {
  * command's first instruction on; one that a system does not know (macOS: memory) is left out. The signal of the soft
  * CPU limit can be distinguished from a kill.
  */
-function launcher(settings: Settings, memoryMb = settings.memoryMb): string {
+function launcher(settings: Settings, memoryMb = settings.memoryMb, inSandbox?: number): string {
   const tasks = tasksOnMachine();
   const limits = [
     "-c 0",
@@ -157,7 +177,7 @@ function launcher(settings: Settings, memoryMb = settings.memoryMb): string {
   ];
   const lines = limits.map((limit) => `ulimit ${limit} 2>/dev/null`);
   if (tasks !== null) {
-    const most = tasks + settings.maxProcesses * TASKS_PER_PROCESS;
+    const most = inSandbox ?? tasks + settings.maxProcesses * TASKS_PER_PROCESS;
     // bash and dash have different names for this limit.
     lines.push(`ulimit -u ${most} 2>/dev/null || ulimit -p ${most} 2>/dev/null`);
   }

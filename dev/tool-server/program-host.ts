@@ -1,9 +1,10 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LimitedProcess, type ProgramOptions } from "./limited-process.ts";
 import { markedProcesses } from "./marked-processes.ts";
+import { Sandbox, type SandboxedDirectory, workdirIn } from "./sandbox.ts";
 import type { Settings } from "./settings.ts";
 
 const WATCH_MS = 100;
@@ -17,6 +18,9 @@ const LOOKS = 10;
 export class ProgramHost {
   readonly settings: Settings;
   readonly #root = mkdtempSync(join(tmpdir(), "responses-edge-tools-"));
+  #sandbox: Sandbox | undefined;
+  /** The directories of sessions, in a sandbox. */
+  readonly #mounted = new Map<string, SandboxedDirectory>();
   readonly #running = new Set<LimitedProcess>();
   readonly #onExit = () => this.#endAtExit();
   #watch: NodeJS.Timeout | null = null;
@@ -29,12 +33,27 @@ export class ProgramHost {
     process.on("exit", this.#onExit);
   }
 
+  /** Has programs run in a sandbox, where the settings say so. Throws the Error of one that does not work here. */
+  useSandbox(python: { path: string } | null): void {
+    if (this.settings.sandbox === "none") return;
+    // Programs of other users pass through it to their directories.
+    chmodSync(this.#root, 0o711);
+    this.#sandbox = Sandbox.start(this.settings, python, this.#root);
+  }
+
+  get sandbox(): Sandbox | undefined {
+    return this.#sandbox;
+  }
+
   /** A new, empty directory. */
   createDirectory(): string {
-    return mkdtempSync(join(this.#root, "session-"));
+    const directory = mkdtempSync(join(this.#root, "session-"));
+    if (this.#sandbox) this.#mounted.set(directory, this.#sandbox.mount(directory));
+    return directory;
   }
 
   async removeDirectory(directory: string): Promise<void> {
+    if (this.#mounted.delete(directory)) this.#sandbox?.unmount(directory);
     await rm(directory, { recursive: true, force: true, maxRetries: 3 }).catch((error: Error) => {
       console.error(`Could not remove ${directory}: ${error.message}`);
     });
@@ -42,7 +61,11 @@ export class ProgramHost {
 
   /** Starts a program; no shell reads the command. */
   start(command: string[], options: ProgramOptions): LimitedProcess {
-    const program = new LimitedProcess(command, options, this.settings);
+    const { base = options.directory, directory } = options;
+    const mounted = this.#mounted.get(base);
+    const sandbox = this.#sandbox;
+    const wrap = sandbox && mounted && ((line: string[]) => sandbox.wrap(line, mounted, workdirIn(base, directory)));
+    const program = new LimitedProcess(command, options, this.settings, wrap);
     this.#running.add(program);
     this.#watch ??= setInterval(() => this.#stopCrowds(), WATCH_MS);
     void program.ended.then(() => {
@@ -80,6 +103,7 @@ export class ProgramHost {
 
   #endAtExit(): void {
     for (const program of this.#running) program.stop("was ended: the tool server stops");
+    for (const directory of this.#mounted.keys()) this.#sandbox?.unmount(directory);
     rmSync(this.#root, { recursive: true, force: true });
   }
 }

@@ -63,7 +63,7 @@ class PythonSession {
     this.#memoryMb = memoryMb;
     this.#python = python;
     this.#directory = host.createDirectory();
-    this.files = new SessionFiles(this.#directory, host.settings.maxFileMb * 1024 * 1024);
+    this.files = new SessionFiles(this.#directory, host.settings.maxFileMb * 1024 * 1024, host.sandbox !== undefined);
   }
 
   async run(code: string, signal: AbortSignal): Promise<ToolResult> {

@@ -28,12 +28,19 @@ export type ToolServer = {
 
 /**
  * Starts a server of the tools `python` and `exec` (container) over MCP, reachable from this machine only, with its key. **What it is sent runs on this
- * machine, with limits but without a sandbox.** Throws a ZodError for an impossible option, and what `listen` throws.
+ * machine, with limits, and without a sandbox unless the options say so.** Throws a ZodError for an impossible option, an Error for a
+ * sandbox that does not work here, and what `listen` throws.
  */
 export async function startToolServer(options: ToolServerOptions): Promise<ToolServer> {
   const settings = settingsSchema.parse(options);
   const python = await findPython(settings.python);
   const host = new ProgramHost(settings);
+  try {
+    host.useSandbox(python);
+  } catch (error) {
+    await host.close();
+    throw new Error(`The sandbox does not work here: ${error instanceof Error ? error.message : error}`);
+  }
   const endpoints = [createPythonTool(host, python), createContainerTool(host)];
   const handlers = new Map(
     endpoints.map((endpoint) => [`/${endpoint.name}/mcp`, toNodeHandler({ fetch: serveTool(endpoint) })]),

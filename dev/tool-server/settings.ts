@@ -18,6 +18,12 @@ export const settingsSchema = z.strictObject({
   maxProcesses: z.int().min(1).default(64),
   /** One file. */
   maxFileMb: z.int().min(1).default(64),
+  /** `bwrap` runs programs in a sandbox; `none` as the user of the server. */
+  sandbox: z.enum(["none", "bwrap"]).default("none"),
+  /** bubblewrap: a command or a path. */
+  bwrap: z.string().min(1).default("bwrap"),
+  /** The files of a session, and as much of `/tmp`; only in a sandbox. */
+  maxDiskMb: z.int().min(1).default(256),
   /** The maximum output of one call: its beginning and its end are kept. */
   maxOutputBytes: z.int().min(256).default(262_144),
   /** The maximum number of sessions of one tool. Beyond it, the session that was idle longest is ended. */
@@ -40,12 +46,15 @@ const VARIABLES: Record<keyof Settings, string> = {
   memoryMb: "TOOL_MEMORY_MB",
   maxProcesses: "TOOL_MAX_PROCESSES",
   maxFileMb: "TOOL_MAX_FILE_MB",
+  sandbox: "TOOL_SANDBOX",
+  bwrap: "TOOL_BWRAP",
+  maxDiskMb: "TOOL_MAX_DISK_MB",
   maxOutputBytes: "TOOL_MAX_OUTPUT_BYTES",
   maxSessions: "TOOL_MAX_SESSIONS",
   idleMs: "TOOL_IDLE_MS",
 };
 
-const TEXTS = new Set(["apiKey", "python"]);
+const TEXTS = new Set(["apiKey", "python", "sandbox", "bwrap"]);
 
 /** The options that the environment sets, unchecked: `startToolServer` checks them. */
 export function optionsFromEnvironment(environment: Record<string, string | undefined>): Partial<ToolServerOptions> {
