@@ -48,6 +48,33 @@ const $inflated = async function* (bytes) {
     const slice = budget.giveWay();
     if (slice) await slice;
   }
+  try {
+    inflate.push(new Uint8Array(0), true);
+  } catch {
+    // It is cut off: its beginning is read.
+    budget.faults += 1;
+  }
+};
+const $actualText = (properties, resources, items) => {
+  const named = typeof properties?.name === "string" ? resources.get("Properties")?.get?.(properties.name) : properties;
+  const text = named?.get?.("ActualText");
+  if (typeof text !== "string") return false;
+  items.push({ type: "actualText", text: stringToPDFString(text) });
+  return true;
+};
+const $widthOf = ({ vertical, totalWidth, totalHeight, transform, prevTransform }) => {
+  const width = Math.abs(totalWidth);
+  if (vertical || !transform || !prevTransform) return width;
+  const reach = Math.hypot(prevTransform[4] - transform[4], prevTransform[5] - transform[5]);
+  return reach > width && reach < width + Math.abs(totalHeight) ? reach : width;
+};
+const $lengthOf = ({ bytes, end }, start, given) => {
+  let length = 0;
+  for (; start + length < end; length += 1) {
+    if (bytes[start + length] === 101 && "ndobj".split("").every((sign, at) => bytes[start + length + 1 + at] === sign.charCodeAt(0))) break;
+  }
+  if (given > 0 && given <= length) return given;
+  return start + length < end ? length : -1;
 };
 `;
 
@@ -86,6 +113,39 @@ const CHANGES = [
   ["mapBfRange(e,t,n){if(", "mapBfRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],
   // Soft hyphens show which lines end in the middle of a word.
   ["if(c.isInvisibleFormatMark)continue;", "if(c.isInvisibleFormatMark&&s.unicode.charCodeAt(0)!==173)continue;"],
+  // Streams without their last word end where the file says, or with their object.
+  [
+    "{if(a=this.#n(i),a<0)throw new FormatError$1(`Missing endstream command.`);",
+    "{let $given=a;if(a=this.#n(i),a<0){if(a=$lengthOf(r,i,$given),a<0)throw new FormatError$1(`Missing endstream command.`);r.pos=i+a}",
+  ],
+  // Letters that are set apart are no words.
+  [
+    "v.trackingSpaceMin=a*.102,v.notASpace=a*.03,v.negativeSpaceMax=a*-.2,v.spaceInFlowMin=a*.102,v.spaceInFlowMax=a*.6",
+    "v.trackingSpaceMin=a*.102+Math.max(0,j.charSpacing*j.textHScale),v.notASpace=a*.03,v.negativeSpaceMax=a*-.2,v.spaceInFlowMin=v.trackingSpaceMin,v.spaceInFlowMax=v.trackingSpaceMin+a*.498",
+  ],
+  // The text that a part of the page stands for, where its fonts do not say so.
+  ["y=[` `,` `],b=0;function saveLastChar(e){", "y=[` `,` `],b=0,$marks=[];function saveLastChar(e){"],
+  [
+    "case T.beginMarkedContent:flushTextContentItem(),a&&(",
+    "case T.beginMarkedContent:flushTextContentItem(),$marks.push(!1),a&&(",
+  ],
+  [
+    "case T.beginMarkedContentProps:if(flushTextContentItem(),a){",
+    "case T.beginMarkedContentProps:if(flushTextContentItem(),$marks.push($actualText(y[1],n,_.items)),a){",
+  ],
+  [
+    "case T.endMarkedContent:if(flushTextContentItem(),a){",
+    "case T.endMarkedContent:if(flushTextContentItem(),$marks.pop()&&_.items.push({type:`endActualText`}),a){",
+  ],
+  // Signs above and below letters may have a width.
+  ["c.isZeroWidthDiacritic&&(p=0),", ""],
+  // How far a text goes: signs above and below letters may be set back.
+  ["width:Math.abs(e.totalWidth),height:", "width:$widthOf(e),height:"],
+  // The words that a stamp is drawn with.
+  [
+    "get hasTextContent(){return!1}async extractTextContent",
+    "get hasTextContent(){return this.data.annotationType===13}async extractTextContent",
+  ],
   // Images and drawings on a page whose text is read, and parts of it that cannot be read. A line counts, a rectangle does not: rules of
   // tables are rectangles.
   [

@@ -1,5 +1,7 @@
+import { readFileSync } from "node:fs";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { casesOf } from "../../packages/file-text/test/right-text.ts";
 import { joinWithKeys, newKeys } from "./key-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 
@@ -189,6 +191,23 @@ describe.concurrent("a vector store", () => {
     expect(content.data[0]?.text?.startsWith("Sentence 0 speaks")).toBe(true);
     const [found] = (await openai.vectorStores.search(store.id, { query: "Sentence 399" })).data;
     expect(found?.content[0]?.text).toContain("Sentence 399 speaks");
+  });
+
+  it("tells of a file that is searchable which of its pages could not be read", async () => {
+    const archive = readFileSync(new URL("../../packages/file-text/test/corpus.bin", import.meta.url));
+    const scanned = casesOf(archive).find(({ about }) => about.path === "damage/scanned-pages.pdf");
+    const store = await openai.vectorStores.create({ name: "scans" });
+    const pdf = new File([new Uint8Array(scanned?.bytes ?? [])], "scans.pdf");
+    const file = await openai.vectorStores.files.uploadAndPoll(store.id, pdf, FAST);
+    expect(file).toMatchObject({
+      status: "completed",
+      last_error: {
+        code: "unsupported_file",
+        message: "A part of the file (pages 1, 3 to 4) cannot be read. The rest of it can be searched.",
+      },
+    });
+    const [found] = (await openai.vectorStores.search(store.id, { query: "Page two" })).data;
+    expect(found?.content[0]?.text).toContain("[This page has no text: it is an image.]");
   });
 
   it("lists its files, those of one status, and pages of them", async () => {

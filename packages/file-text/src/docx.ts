@@ -1,5 +1,7 @@
 import { Numbering } from "./docx-numbering.ts";
+import { addDrawings } from "./drawings.ts";
 import { type PackedFile, readPart, Text } from "./packed-file.ts";
+import { linksOf, relationsOf } from "./relations.ts";
 import type { TextPage } from "./text-page.ts";
 import type { XmlSink } from "./xml.ts";
 
@@ -16,7 +18,7 @@ export async function* documentText(file: PackedFile): AsyncGenerator<TextPage> 
     const known = new Set<string>();
     for (const name of file.zip.names(new RegExp(`^word/${kind}\\d*\\.xml$`))) {
       const part = new Text(file.text);
-      await readPart(file, name, wordSink(part, numbering, comments));
+      await readPart(file, name, wordSink(part, { numbering, comments, links: await linksOf(file, name) }));
       known.add(part.finish());
     }
     known.delete("");
@@ -24,9 +26,11 @@ export async function* documentText(file: PackedFile): AsyncGenerator<TextPage> 
   };
   for (const header of await repeated("header")) text.add(`${header}\n\n`);
   for (const part of ["document", "footnotes", "endnotes"]) {
-    await readPart(file, `word/${part}.xml`, wordSink(text, numbering, comments));
+    const name = `word/${part}.xml`;
+    await readPart(file, name, wordSink(text, { numbering, comments, links: await linksOf(file, name) }));
     text.add("\n");
   }
+  await addDrawings(file, await relationsOf(file, "word/document.xml"), text);
   for (const footer of await repeated("footer")) text.add(`\n${footer}\n`);
   yield { page: null, text: text.finish() };
 }
@@ -58,7 +62,33 @@ async function commentsOf(file: PackedFile): Promise<ReadonlyMap<string, string>
   return comments;
 }
 
-function wordSink(text: Text, numbering: Numbering, comments: ReadonlyMap<string, string>): XmlSink {
+interface WordContext {
+  numbering: Numbering;
+  /** The comments, and the targets of links, by their ids. */
+  comments: ReadonlyMap<string, string>;
+  links: ReadonlyMap<string, string>;
+}
+
+/** Signs of the font Wingdings that documents use as marks. Its other signs are pictures. */
+const SIGNS: Readonly<Record<string, string>> = {
+  ...{
+    F0FE: "☒",
+    FE: "☒",
+    F0A8: "☐",
+    F06F: "☐",
+    F0FC: "✓",
+    F0FB: "✗",
+    F052: "☑",
+    F0FD: "☒",
+    F0E0: "→",
+    F0B7: "•",
+    F0A7: "▪",
+  },
+};
+
+function wordSink(text: Text, { numbering, comments, links }: WordContext): XmlSink {
+  /** The target of the link that is open. */
+  let link: string | undefined;
   let isText = false;
   /** Cells that are open. */
   let cells = 0;
@@ -91,6 +121,13 @@ function wordSink(text: Text, numbering: Numbering, comments: ReadonlyMap<string
         case "noBreakHyphen":
           text.add("-");
           break;
+        case "sym":
+          begin();
+          text.add(SIGNS[(attributes("w:char") ?? "").toUpperCase()] ?? "\ufffd");
+          break;
+        case "hyperlink":
+          link = links.get(attributes("r:id") ?? "");
+          break;
         case "tc":
           cells++;
           break;
@@ -117,7 +154,10 @@ function wordSink(text: Text, numbering: Numbering, comments: ReadonlyMap<string
     },
     close(name) {
       if (name === "t") isText = false;
-      else if (name === "p") text.add(cells > 0 ? " " : "\n");
+      else if (name === "hyperlink") {
+        if (link !== undefined && fallbacks === 0) text.add(` <${link}>`);
+        link = undefined;
+      } else if (name === "p") text.add(cells > 0 ? " " : "\n");
       else if (name === "tc") {
         cells--;
         text.add("| ");

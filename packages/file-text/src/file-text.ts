@@ -92,11 +92,12 @@ function bounded(text: string, limits: TextLimits): string {
   throw tooLong(limits);
 }
 
-/** Further attachments of a mail are only named, and so are those of an attached mail. */
+/** Further attachments of a mail are only named, and mails in mails deeper than this are texts. */
 const MAX_ATTACHMENTS = 32;
+const MAX_MAILS = 4;
 
 /** The text of a mail as one page, and each page of its attachments, under their names. */
-async function* mailText(bytes: Uint8Array, limits: TextLimits, work: LongWork): AsyncGenerator<TextPage> {
+async function* mailText(bytes: Uint8Array, limits: TextLimits, work: LongWork, depth = 1): AsyncGenerator<TextPage> {
   const { head, text, html, attachments } = await readMail(bytes);
   const body = text?.trim() || (html === undefined ? "" : htmlText(html, limits));
   const first = bounded(`${head}\n\n${body}`.trim(), limits);
@@ -106,19 +107,24 @@ async function* mailText(bytes: Uint8Array, limits: TextLimits, work: LongWork):
   let left = limits.maxTextBytes - first.length;
   for (const [index, { filename, mimeType, bytes: content }] of attachments.entries()) {
     yield { page: null, text: `[attachment: ${filename}]` };
-    if (index >= MAX_ATTACHMENTS) continue;
+    if (index >= MAX_ATTACHMENTS) {
+      yield { page: null, text: "[It was not read: a mail has at most 32 attachments that are.]", isPartial: true };
+      continue;
+    }
     const own = { ...limits, maxTextBytes: left, maxExpandedBytes: limits.maxExpandedBytes / shared };
     const isMessage = /^message\//i.test(mimeType) || /\.eml$/i.test(filename);
     const about = isMessage ? { filename: "mail.txt", mimeType: "text/plain" } : { filename, mimeType };
+    const pages =
+      isMessage && depth < MAX_MAILS ? mailText(content, own, work, depth + 1) : read(content, about, own, work);
     try {
-      for await (const page of read(content, about, own, work)) {
+      for await (const page of pages) {
         left -= page.text.length;
         // Only pages of the file itself are drawn.
         yield { page: page.page, text: page.text };
       }
     } catch (error) {
       if (!(error instanceof UnreadableFile) || error.code === "too_large") throw error;
-      yield { page: null, text: `[It cannot be read: ${error.message}]` };
+      yield { page: null, text: `[It cannot be read: ${error.message}]`, isPartial: true };
     }
   }
 }

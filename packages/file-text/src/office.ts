@@ -1,34 +1,12 @@
 import { format as formatted, getFormatFromId, isDateFormat } from "numfmt";
+import { addDrawings } from "./drawings.ts";
 import { Allowance, UnreadableFile } from "./limits.ts";
 import { type PackedFile, readPart, Text } from "./packed-file.ts";
+import { linksOf, type Relation, relationsOf } from "./relations.ts";
 import type { TextPage } from "./text-page.ts";
 import type { XmlSink } from "./xml.ts";
 
 /** The text of workbooks and presentations of Office Open XML (ECMA-376). */
-
-/** The parts to which a part of a folder is related, by whole names. */
-async function relationsOf(
-  file: PackedFile,
-  folder: string,
-  part: string,
-): Promise<{ id: string; type: string; target: string }[]> {
-  const relations: { id: string; type: string; target: string }[] = [];
-  await readPart(file, `${folder}/_rels/${part}.rels`, {
-    open(name, attributes) {
-      if (name !== "Relationship" || relations.length > file.limits.maxEntries) return;
-      const path = (attributes("Target") ?? "").split("/");
-      const names = path[0] === "" ? [] : folder.split("/");
-      for (const step of path) {
-        if (step === "..") names.pop();
-        else if (step !== "" && step !== ".") names.push(step);
-      }
-      relations.push({ id: attributes("Id") ?? "", type: attributes("Type") ?? "", target: names.join("/") });
-    },
-    close() {},
-    text() {},
-  });
-  return relations;
-}
 
 /** A list of parts in their order: names, and the parts that their relationships name. */
 async function partsOf(
@@ -36,7 +14,7 @@ async function partsOf(
   { folder, list, element }: { folder: string; list: string; element: string },
 ): Promise<{ name: string; part: string; isHidden: boolean }[]> {
   const targets = new Map<string, string>();
-  for (const { id, target } of await relationsOf(file, folder, list)) targets.set(id, target);
+  for (const { id, target } of await relationsOf(file, `${folder}/${list}`)) targets.set(id, target);
   const parts: { name: string; part: string; isHidden: boolean }[] = [];
   const pages = new Allowance(file.limits.maxPages, "pages");
   await readPart(file, `${folder}/${list}`, {
@@ -61,10 +39,15 @@ export async function* workbookText(file: PackedFile): AsyncGenerator<TextPage> 
   for (const [index, { name, part, isHidden }] of sheets.entries()) {
     const text = new Text(file.text);
     text.add(`# ${name}${isHidden ? " (hidden)" : ""}\n`);
-    const sheet = sheetSink(text, { strings, formatOf, maxRows });
+    const relations = await relationsOf(file, part);
+    const links = new Map(relations.filter(({ isExternal }) => isExternal).map(({ id, target }) => [id, target]));
+    const sheet = sheetSink(text, { strings, formatOf, maxRows, links });
     await readPart(file, part, sheet);
     const more = sheet.rows() - maxRows;
-    if (more > 0) text.add(`[${more} more rows of this sheet are left out.]`);
+    if (more > 0) text.add(`[${more} more rows of this sheet are left out.]\n`);
+    for (const { cell, target } of sheet.links()) text.add(`[link of ${cell}: ${target}]\n`);
+    await addComments(file, relations, text);
+    await addDrawings(file, relations, text);
     yield { page: index + 1, text: text.finish() };
   }
 }
@@ -149,11 +132,20 @@ function dateOf(value: string): string {
   return Number.isInteger(Number(value)) ? day : `${day} ${time.slice(0, 8)}`;
 }
 
-/** The cells of a sheet, of at most `maxRows` rows. `rows` gives the number of rows. */
+interface SheetContext {
+  strings: readonly string[];
+  formatOf: (style: number) => string;
+  maxRows: number;
+  /** The targets of links by their ids. */
+  links: ReadonlyMap<string, string>;
+}
+
+/** The cells of a sheet, of at most `maxRows` rows. `rows` gives the number of rows, `links` the cells that are links. */
 function sheetSink(
   text: Text,
-  { strings, formatOf, maxRows }: { strings: readonly string[]; formatOf: (style: number) => string; maxRows: number },
-): XmlSink & { rows(): number } {
+  { strings, formatOf, maxRows, links }: SheetContext,
+): XmlSink & { rows(): number; links(): readonly { cell: string; target: string }[] } {
+  const linked: { cell: string; target: string }[] = [];
   let rows = 0;
   let isFormula = false;
   let formula = "";
@@ -176,6 +168,10 @@ function sheetSink(
         value = "";
       } else if (name === "v" || name === "t") isValue = true;
       else if (name === "f") isFormula = true;
+      else if (name === "hyperlink") {
+        const target = links.get(attributes("r:id") ?? "");
+        if (target !== undefined && linked.length < MAX_LINKS) linked.push({ cell: attributes("ref") ?? "", target });
+      }
     },
     close(name) {
       if (name === "v" || name === "t") isValue = false;
@@ -191,6 +187,7 @@ function sheetSink(
       }
     },
     rows: () => rows,
+    links: () => linked,
     text(piece) {
       if (isFormula && formula.length < MAX_FORMULA) formula += piece;
       if (!isValue) return;
@@ -199,6 +196,44 @@ function sheetSink(
       value += piece;
     },
   };
+}
+
+/** Links of a sheet that are shown. */
+const MAX_LINKS = 10_000;
+
+/** Adds the comments of a sheet, each with its cell and its author. */
+async function addComments(file: PackedFile, relations: readonly Relation[], text: Text): Promise<void> {
+  const part = relations.find(({ type }) => type.endsWith("/comments"))?.target;
+  if (part === undefined) return;
+  const authors: string[] = [];
+  let author: string | undefined;
+  let isText = false;
+  let isInside = false;
+  await readPart(file, part, {
+    open(name, attributes) {
+      if (name === "author") author = "";
+      else if (name === "t") isText = true;
+      else if (name === "comment") {
+        isInside = true;
+        const by = authors[Number(attributes("authorId"))];
+        text.add(`[comment on ${attributes("ref") ?? "a cell"}${by ? ` by ${by}` : ""}: `);
+      }
+    },
+    close(name) {
+      if (name === "t") isText = false;
+      else if (name === "author") {
+        if (authors.length < MAX_LINKS) authors.push(author ?? "");
+        author = undefined;
+      } else if (name === "comment") {
+        isInside = false;
+        text.add("]\n");
+      }
+    },
+    text(piece) {
+      if (author !== undefined) author += piece.slice(0, MAX_FORMAT);
+      else if (isText && isInside) text.add(oneLine(piece));
+    },
+  });
 }
 
 /** Excel's limit is 32,767 characters. */
@@ -233,13 +268,13 @@ export async function* presentationText(file: PackedFile): AsyncGenerator<TextPa
   const slides = await partsOf(file, { folder: "ppt", list: "presentation.xml", element: "sldId" });
   for (const [index, { part }] of slides.entries()) {
     const text = new Text(file.text);
-    await readPart(file, part, slideSink(text));
-    const folder = part.slice(0, Math.max(0, part.lastIndexOf("/")));
-    const relations = await relationsOf(file, folder, part.slice(folder.length + 1));
+    const relations = await relationsOf(file, part);
+    await readPart(file, part, slideSink(text, { links: await linksOf(file, part) }));
+    await addDrawings(file, relations, text);
     const notes = relations.find(({ type }) => type.endsWith("/notesSlide"));
     if (notes) {
       const spoken = new Text(file.text);
-      await readPart(file, notes.target, slideSink(spoken, true));
+      await readPart(file, notes.target, slideSink(spoken, { isNotes: true }));
       const words = spoken.finish();
       if (words !== "") text.add(`\nNotes: ${words}`);
     }
@@ -248,7 +283,11 @@ export async function* presentationText(file: PackedFile): AsyncGenerator<TextPa
 }
 
 /** `isNotes`: only the text that its author has written, without the slide's number and date. */
-function slideSink(text: Text, isNotes = false): XmlSink {
+function slideSink(
+  text: Text,
+  { isNotes = false, links = new Map() }: { isNotes?: boolean; links?: ReadonlyMap<string, string> },
+): XmlSink {
+  let link: string | undefined;
   let isShown = !isNotes;
   let isText = false;
   let cells = 0;
@@ -257,6 +296,7 @@ function slideSink(text: Text, isNotes = false): XmlSink {
     open(name, attributes) {
       if (name === "t") isText = true;
       else if (name === "br") text.add("\n");
+      else if (name === "hlinkClick") link = links.get(attributes("r:id") ?? "");
       else if (name === "tc") cells++;
       else if (name === "Fallback") fallbacks++;
       else if (isNotes && name === "sp") isShown = false;
@@ -264,7 +304,10 @@ function slideSink(text: Text, isNotes = false): XmlSink {
     },
     close(name) {
       if (name === "t") isText = false;
-      else if (name === "p") text.add(cells > 0 ? " " : "\n");
+      else if (name === "r") {
+        if (link !== undefined && isShown && fallbacks === 0) text.add(` <${link}>`);
+        link = undefined;
+      } else if (name === "p") text.add(cells > 0 ? " " : "\n");
       else if (name === "tc") {
         cells--;
         text.add("| ");

@@ -1,9 +1,11 @@
 /// <reference path="./pdfjs.d.ts" />
 
+import { Buffer } from "node:buffer";
 import type { LongWork } from "@responses-edge/bounded-io/long-work";
 import { CharacterMaps } from "./character-maps.ts";
 import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
-import { joinLines, PageLayout } from "./pdf-layout.ts";
+import { ActualText, joinLines, PageLayout } from "./pdf-layout.ts";
+import { RepeatedLines } from "./pdf-repeats.ts";
 import type { TextPage } from "./text-page.ts";
 
 type PdfDocument = Awaited<ReturnType<PdfReader["getDocument"]>["promise"]>;
@@ -62,22 +64,31 @@ export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: Long
     verbosity: 0,
   };
   const opening = await bounded(async () => {
-    const task = reader.getDocument({ data: bytes.slice(), ...options });
-    return {
-      task,
-      file: await task.promise.catch(async (error) => {
+    const open = async (data: Uint8Array) => {
+      const task = reader.getDocument({ data, ...options });
+      try {
+        return { task, file: await task.promise };
+      } catch (error) {
         await task.destroy();
         throw error;
-      }),
+      }
     };
+    try {
+      return await open(bytes.slice());
+    } catch (error) {
+      const repaired = error instanceof Error && error.name === "InvalidPDFException" ? withTrailer(bytes) : undefined;
+      if (!repaired) throw error;
+      return await open(repaired);
+    }
   });
   const { task, file } = opening;
   try {
     if (file.numPages > limits.maxPages)
       throw new UnreadableFile("too_large", `The file has more than ${limits.maxPages} pages.`);
+    const repeated = new RepeatedLines();
     let hasText = false;
     for (let number = 1; number <= file.numPages; number++) {
-      const page = await bounded(() => pageText(file, number, text));
+      const page = await bounded(() => pageText(file, number, text, repeated));
       await work.spend(UNITS_PER_PAGE);
       const { images, strokes, faults } = reader.budget;
       const isDrawn = images > 0 || strokes >= MIN_STROKES;
@@ -85,7 +96,8 @@ export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: Long
       const picture = why !== "" ? ("needed" as const) : isDrawn ? ("useful" as const) : undefined;
       hasText ||= page !== "";
       const told = [page, why].filter((each) => each !== "").join("\n");
-      if (told !== "") yield { page: number, text: told, ...(picture && { picture }) };
+      if (told === "") continue;
+      yield { page: number, text: told, ...(why !== "" && { isPartial: true }), ...(picture && { picture }) };
     }
     if (!hasText)
       throw new UnreadableFile("unsupported_file", "The PDF has no text: its pages are images, as from a scanner.");
@@ -94,6 +106,22 @@ export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: Long
     if (idle.length < MAX_IDLE) idle.push(reader);
   }
 }
+
+/** A file with a trailer that names its catalogue, which was cut off; undefined if it has none. */
+function withTrailer(bytes: Uint8Array): Uint8Array | undefined {
+  const source = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
+  const at = source.search(/\/Type\s*\/Catalog\b/);
+  const object =
+    at < 0
+      ? null
+      : [...source.slice(Math.max(0, at - MAX_BEFORE), at).matchAll(/(\d{1,10})\s+(\d{1,5})\s+obj\b/g)].at(-1);
+  if (!object) return undefined;
+  const trailer = `\ntrailer\n<< /Root ${object[1]} ${object[2]} R >>\nstartxref\n0\n%%EOF\n`;
+  return new Uint8Array(Buffer.concat([bytes, Buffer.from(trailer, "latin1")]));
+}
+
+/** An object's number stands within this many bytes before what it is. */
+const MAX_BEFORE = 4_096;
 
 /** Reads something of a file within its budget. Throws an UnreadableFile for what the reader cannot read. */
 async function within<Result>(
@@ -142,19 +170,30 @@ function unreadable(error: unknown): UnreadableFile {
   return new UnreadableFile("invalid_file", "The PDF is damaged, or cut off: it cannot be read.");
 }
 
-async function pageText(file: PdfDocument, number: number, allowance: Allowance): Promise<string> {
+async function pageText(
+  file: PdfDocument,
+  number: number,
+  allowance: Allowance,
+  repeated: RepeatedLines,
+): Promise<string> {
   const page = await file.getPage(number);
   const layout = new PageLayout();
+  const actual = new ActualText(layout);
   /** Texts without a place in a line. */
   const notes: string[] = [];
   try {
     for await (const { items } of page.streamTextContent()) {
       for (const item of items) {
-        if (!("str" in item)) continue;
-        allowance.take(item.str.length + 1);
-        layout.add(item);
+        if ("str" in item) {
+          allowance.take(item.str.length + 1);
+          actual.add(item);
+        } else if (item.type === "actualText") {
+          allowance.take(item.text.length);
+          actual.begin(item.text);
+        } else if (item.type === "endActualText") actual.end();
       }
     }
+    actual.finish();
     for (const annotation of await page.getAnnotations()) {
       const text = textOfAnnotation(annotation);
       if (text === "") continue;
@@ -169,7 +208,10 @@ async function pageText(file: PdfDocument, number: number, allowance: Allowance)
     page.cleanup();
   }
   // A PDF may itself contain text that is not well-formed UTF-16, and U+0000.
-  return [joinLines(layout.lines()), ...notes].join("\n").toWellFormed().replace(CONTROLS, "\ufffd").trim();
+  const [, bottom = 0, , top = 0] = page.view;
+  const lines =
+    page.rotate === 0 ? repeated.withoutRepeated(layout.lines(), { page: number, bottom, top }) : layout.lines();
+  return [joinLines(lines), ...notes].join("\n").toWellFormed().replace(CONTROLS, "\ufffd").trim();
 }
 
 /** Control characters of a text: codes of a font that does not say which characters they are. */
@@ -186,21 +228,38 @@ function isNoText(page: string): boolean {
   return (page.match(MEANINGLESS)?.length ?? 0) > NO_TEXT_SHARE * page.length;
 }
 
+/** What a person does not see: hidden, or not to be shown on a screen (ISO 32000-1, 12.5.3). */
+const HIDDEN = 2 | 32;
+
 /** The text of what lies on a page: a field's value, a note, or where a link leads. */
-function textOfAnnotation({
-  subtype,
+function textOfAnnotation(annotation: Annotation): string {
+  const { subtype, contentsObj, url, annotationFlags = 0, textContent = [] } = annotation;
+  // A popup repeats its note.
+  if ((annotationFlags & HIDDEN) !== 0 || subtype === "Popup") return "";
+  if (subtype === "Widget") return textOfField(annotation);
+  if (subtype === "Link") return url === undefined ? "" : `<${url}>`;
+  return contentsObj?.str || textContent.join("\n").trim();
+}
+
+function textOfField({
   fieldType,
   fieldValue,
   checkBox,
   radioButton,
-  contentsObj,
-  url,
+  exportValue,
+  buttonValue,
+  options = [],
+  textContent = [],
 }: Annotation): string {
-  if (subtype === "Widget") {
-    if (checkBox || radioButton) return fieldValue && fieldValue !== "Off" ? "[x]" : "[ ]";
-    if (fieldType !== "Tx" && fieldType !== "Ch") return "";
-    return [fieldValue ?? []].flat().join(", ");
+  if (radioButton) return fieldValue && fieldValue === buttonValue ? "[x]" : "[ ]";
+  if (checkBox) {
+    return fieldValue && fieldValue !== "Off" && (!exportValue || fieldValue === exportValue) ? "[x]" : "[ ]";
   }
-  if (subtype === "Link") return url === undefined ? "" : `<${url}>`;
-  return contentsObj?.str ?? "";
+  if (fieldType === "Tx") return [fieldValue ?? []].flat().join(", ") || textContent.join("\n").trim();
+  if (fieldType !== "Ch") return "";
+  const shown = new Map(options.map((option) => [option.exportValue, option.displayValue]));
+  return [fieldValue ?? []]
+    .flat()
+    .map((value) => shown.get(value) ?? value)
+    .join(", ");
 }

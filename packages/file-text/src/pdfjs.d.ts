@@ -1,7 +1,16 @@
 /** The part of `dist/pdfjs.js` that is used here. */
 declare module "*/dist/pdfjs.js" {
+  interface PlacedItem {
+    str: string;
+    transform: number[];
+    width: number;
+    height: number;
+    dir: string;
+  }
+
   interface TextChunk {
-    items: ({ str: string; transform: number[]; width: number; height: number; dir: string } | { type: string })[];
+    /** Texts at their places. Those up to `endActualText` stand for the text of `actualText`. */
+    items: (PlacedItem | { type: "actualText"; text: string } | { type: "endActualText" } | { type: "other" })[];
   }
 
   /** A field of a form, a note or a link on a page. */
@@ -13,6 +22,14 @@ declare module "*/dist/pdfjs.js" {
     fieldValue?: string | string[] | null;
     checkBox?: boolean;
     radioButton?: boolean;
+    /** The value of the field when this box, or this radio button, is the marked one. */
+    exportValue?: string | null;
+    buttonValue?: string | null;
+    /** The choices of a list. */
+    options?: { exportValue: string; displayValue: string }[];
+    /** The words of its appearance. */
+    textContent?: string[];
+    annotationFlags?: number;
     contentsObj?: { str: string };
     url?: string;
   }
@@ -23,6 +40,10 @@ declare module "*/dist/pdfjs.js" {
   }
 
   interface Page {
+    /** Left, bottom, right and top. Points. */
+    readonly view: readonly number[];
+    /** Degrees. */
+    readonly rotate: number;
     streamTextContent(): ReadableStream<TextChunk>;
     getAnnotations(): Promise<Annotation[]>;
     cleanup(): boolean;

@@ -1,5 +1,5 @@
 import { UnreadableFile } from "./limits.ts";
-import { decodeBytes } from "./page-text/index.ts";
+import { decodeBytes, isKnownCharset } from "./page-text/index.ts";
 
 /**
  * Characters that no text has: all below the space except tab, line feed, vertical tab, form feed, carriage return,
@@ -13,12 +13,21 @@ const BINARY = /[\u0000-\u0007\u000e-\u001a\u001c-\u001f]/;
  * the text. Throws an UnreadableFile for other content.
  */
 export function plainText(bytes: Uint8Array, mimeType = ""): string {
-  const { text, guessed } = decodeBytes(bytes, [charsetOf(mimeType)]);
+  const charset = charsetOf(mimeType);
+  const { text, guessed } = decodeBytes(bytes, [charset]);
   if (BINARY.test(text)) {
     throw new UnreadableFile("unsupported_file", "The file is neither text nor a supported format.");
   }
-  const note = guessed === undefined ? "" : `[This text does not say its encoding. It was read as ${guessed}.]\n`;
-  return note + text.toWellFormed();
+  return noteOf(charset, guessed) + text.toWellFormed();
+}
+
+/** A note on the encoding of a text, unless that is certain. */
+function noteOf(charset: string | undefined, guessed: string | undefined): string {
+  if (charset !== undefined && !isKnownCharset(charset))
+    return `[This text says that it is in ${charset}, which cannot be read. It was read as ${guessed ?? "utf-8"}.]\n`;
+  if (guessed === undefined) return "";
+  const says = charset === undefined ? "does not say its encoding" : `is not in ${charset}, as it says`;
+  return `[This text ${says}. It was read as ${guessed}.]\n`;
 }
 
 /** The charset of a media type. */

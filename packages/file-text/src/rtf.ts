@@ -31,6 +31,8 @@ const MAX_DEPTH = 1_000;
 
 interface Group {
   isLeftOut: boolean;
+  /** A note, which stands in brackets. */
+  isNote: boolean;
   /** Characters after a `\\u` that repeat it for older programs. */
   fallback: number;
 }
@@ -40,7 +42,7 @@ export function rtfText(source: string): string {
   let decoder = new TextDecoder("windows-1252");
   const pieces: string[] = [];
   let bytes: number[] = [];
-  const groups: Group[] = [{ isLeftOut: false, fallback: 1 }];
+  const groups: Group[] = [{ isLeftOut: false, isNote: false, fallback: 1 }];
   let skip = 0;
   const flush = () => {
     if (bytes.length > 0) pieces.push(decoder.decode(new Uint8Array(bytes)));
@@ -62,7 +64,7 @@ export function rtfText(source: string): string {
       skip = 0;
     } else if (bracket === "}") {
       flush();
-      groups.pop();
+      if (groups.pop()?.isNote && groups.at(-1)?.isNote === false && !group.isLeftOut) pieces.push("]");
       skip = 0;
     } else if (word !== undefined) {
       if (word === "ansicpg") decoder = decoderOf(Number(number));
@@ -70,6 +72,9 @@ export function rtfText(source: string): string {
       else if (word === "u" && number !== undefined) {
         add(String.fromCharCode(Number(number) & 0xffff));
         skip = group.fallback;
+      } else if (word === "footnote") {
+        if (!group.isNote) add(" [");
+        group.isNote = true;
       } else if (LEFT_OUT.has(word)) group.isLeftOut = true;
       else if (Object.hasOwn(CHARACTERS, word)) add(CHARACTERS[word] ?? "");
     } else if (hex !== undefined) {

@@ -142,9 +142,9 @@ describe("what cannot be read is told", () => {
       textOf(mixed([scan, placed([[72, 700, "Two"]]), "", scan]), { filename: "a.pdf" }),
     );
     expect(pages).toEqual([
-      { page: 1, text: "[This page has no text: it is an image.]", picture: "needed" },
+      { page: 1, text: "[This page has no text: it is an image.]", isPartial: true, picture: "needed" },
       { page: 2, text: "Two" },
-      { page: 4, text: "[This page has no text: it is an image.]", picture: "needed" },
+      { page: 4, text: "[This page has no text: it is an image.]", isPartial: true, picture: "needed" },
     ]);
   });
 

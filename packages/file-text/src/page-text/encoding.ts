@@ -32,6 +32,8 @@ const SINGLE_BYTE = /^(iso-?8859|latin|l\d|windows-125|cp125|us-ascii|ascii|koi8
  */
 export function decodeBytes(bytes: Uint8Array, declared: readonly (string | undefined)[], isCut = false): Decoded {
   const certain = (text: string): Decoded => ({ text, guessed: undefined });
+  const utf32 = utf32Of(bytes, declared[0]);
+  if (utf32 !== undefined) return certain(utf32);
   const marked = byteOrderMark(bytes) ?? unmarkedUtf16(bytes);
   if (marked) return certain(new TextDecoder(marked).decode(bytes, { stream: isCut }));
   const utf8 = strictly("utf-8", bytes, isCut);
@@ -64,15 +66,55 @@ function byteOrderMark([first, second, third]: Uint8Array): string | undefined {
   return undefined;
 }
 
-/** UTF-16 of a text with ASCII: every second byte of its beginning is zero, and no other one. */
+/** Bytes that show which UTF-16 a text is in. */
+const UTF16_SAMPLE = 4_096;
+
+/** Characters that every text has, and those that none has, but for the rare private ones. */
+const COMMON = /[\n\r\t 0-9A-Za-z.,:;\u3001\u3002]/g;
+const STRANGE = /[\p{Cc}\p{Cn}\p{Co}\p{Cs}]/gu;
+
+/** UTF-16 without a byte order mark: with zero bytes, which other texts do not have, and of characters that a text has in one order alone. */
 function unmarkedUtf16(bytes: Uint8Array): string | undefined {
-  const head = bytes.subarray(0, 64);
-  if (head.length < 4 || bytes.length % 2 === 1) return undefined;
-  const zeros = [0, 0];
-  for (const [at, byte] of head.entries()) if (byte === 0) zeros[at % 2] = (zeros[at % 2] ?? 0) + 1;
-  const [even = 0, odd = 0] = zeros;
-  if (odd > head.length / 4 && even === 0) return "utf-16le";
-  return even > head.length / 4 && odd === 0 ? "utf-16be" : undefined;
+  const sample = bytes.subarray(0, UTF16_SAMPLE);
+  if (bytes.length < 4 || bytes.length % 2 === 1 || !sample.includes(0)) return undefined;
+  const [little = -1, big = -1] = ["utf-16le", "utf-16be"].map((label) => {
+    const text = strictly(label, sample, true)?.replace(/[\n\r\t\f]/g, " ");
+    return text === undefined || text.search(STRANGE) >= 0 ? -1 : (text.match(COMMON)?.length ?? 0);
+  });
+  if (little <= 0 && big <= 0) return undefined;
+  return little > big ? "utf-16le" : "utf-16be";
+}
+
+/** The text of UTF-32, which no decoder of the platform reads: with a byte order mark, declared, or with zeros where only it has them. */
+function utf32Of(bytes: Uint8Array, declared: string | undefined): string | undefined {
+  if (bytes.length < 4 || bytes.length % 4 !== 0) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const isBig = view.getUint16(0) === 0;
+  const isMarked = view.getUint32(0, !isBig) === 0xfeff;
+  if (
+    !isMarked &&
+    !/^(?:utf-?32|ucs-?4)/i.test(declared ?? "") &&
+    !(view.getUint32(0, !isBig) < 0x110000 && hasZeros(bytes, isBig))
+  )
+    return undefined;
+  const pieces: string[] = [];
+  let codes: number[] = [];
+  for (let at = isMarked ? 4 : 0; at < bytes.length; at += 4) {
+    const code = view.getUint32(at, !isBig);
+    codes.push(code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0xfffd : code);
+    if (codes.length < 4_096 && at + 4 < bytes.length) continue;
+    pieces.push(String.fromCodePoint(...codes));
+    codes = [];
+  }
+  return pieces.join("");
+}
+
+/** Tells whether the highest byte of each character is zero, and the next one nearly so. */
+function hasZeros(bytes: Uint8Array, isBig: boolean): boolean {
+  for (let at = 0; at < Math.min(bytes.length, UTF16_SAMPLE); at += 4) {
+    if (bytes[at + (isBig ? 0 : 3)] !== 0 || (bytes[at + (isBig ? 1 : 2)] ?? 0) > 0x10) return false;
+  }
+  return true;
 }
 
 /** The bytes from a little before the first one that is not ASCII. */
@@ -122,6 +164,11 @@ function strictly(label: string, bytes: Uint8Array, isCut: boolean): string | un
   } catch {
     return undefined;
   }
+}
+
+/** Tells whether a text can be read in an encoding of this name. */
+export function isKnownCharset(label: string): boolean {
+  return /^(?:utf-?32|ucs-?4)/i.test(label) || decoderOf(label) !== undefined;
 }
 
 function decoderOf(label: string): TextDecoder | undefined {

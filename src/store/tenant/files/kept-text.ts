@@ -6,7 +6,7 @@ import { readText } from "./read-text.ts";
 /** The result of reading a file's text: it is stored, or the file is unreadable. */
 export type TextOutcome = { ok: true } | { ok: false; code: UnreadableFile["code"]; message: string };
 
-/** A page is a sequence of rows, of which the first begins it. The outcome is written when all pages are. */
+/** A page is a sequence of rows, of which the first begins it: 1, or 2 if not all of the page could be read. The outcome is written when all pages are. */
 export const TEXT_TABLES = [
   "CREATE TABLE page (seq INTEGER PRIMARY KEY, number INTEGER, begins INTEGER NOT NULL, cell BLOB NOT NULL)",
   "CREATE TABLE outcome (body TEXT NOT NULL)",
@@ -47,12 +47,12 @@ export class KeptText {
     let page: TextPage | undefined;
     for (let seq = 0; ; seq += 1) {
       const [row] = this.#schema.rows<{ number: number | null; begins: number; cell: StoredCell }>(select, seq);
-      if (page && (!row || row.begins === 1)) {
+      if (page && (!row || row.begins > 0)) {
         yield page;
         page = undefined;
       }
       if (!row) return;
-      page ??= { page: row.number, text: "" };
+      page ??= { page: row.number, text: "", ...(row.begins === 2 && { isPartial: true }) };
       page.text += fromCell(row.cell);
     }
   }
@@ -78,10 +78,16 @@ export class KeptText {
     let seq = 0;
     try {
       const about = { filename, mimeType: mimeType ?? undefined };
-      for await (const { page, text } of readText({ bytes, about, tenant: this.#tenant })) {
+      for await (const { page, text, isPartial } of readText({ bytes, about, tenant: this.#tenant })) {
         for (const [index, cell] of toCells(text).entries()) {
           const insert = "INSERT INTO page (seq, number, begins, cell) VALUES (?, ?, ?, ?)";
-          write(insert, seq, page, index === 0 ? 1 : 0, typeof cell === "string" ? cell : cell.slice().buffer);
+          write(
+            insert,
+            seq,
+            page,
+            index > 0 ? 0 : isPartial ? 2 : 1,
+            typeof cell === "string" ? cell : cell.slice().buffer,
+          );
           seq += 1;
         }
       }

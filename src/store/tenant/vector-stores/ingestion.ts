@@ -15,7 +15,7 @@ import { count } from "../counting.ts";
 import { FileClient } from "../files/file-client.ts";
 import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";
 import { states } from "./ingesting-stores.ts";
-import { lastErrorOf, otherModel } from "./store-faults.ts";
+import { lastErrorOf, otherModel, partialText } from "./store-faults.ts";
 import type { FileOwner, StoreFile, StoreFiles } from "./store-files.ts";
 import type { StoreRow } from "./store-record.ts";
 
@@ -199,6 +199,8 @@ export class Ingestion {
     const kept = index.kept(no);
     let seq = 0;
     let chunks: Chunk[] = [];
+    /** Pages of which not all could be read. */
+    const partial: (number | null)[] = [];
     const keep = () => {
       if (chunks.length === 0) return true;
       const isKept = change(() => this.#keep(no, seq, chunks));
@@ -217,12 +219,13 @@ export class Ingestion {
       return true;
     };
     try {
-      for await (const { text, page } of this.#pages(file)) {
+      for await (const { text, page, isPartial } of this.#pages(file)) {
+        if (isPartial) partial.push(page);
         if (!(await take(chunker.push(text, page)))) return;
       }
       if (!(await take(chunker.end())) || !keep()) return;
       change(() => {
-        files.setRead(no);
+        files.setRead(no, partialText(partial));
         deaths.done(String(no));
         if (files.publish(no)) index.publish(no);
       });

@@ -33,6 +33,25 @@ export function lastErrorOf(error: unknown): LastError | undefined {
   return undefined;
 }
 
+/** Ranges of pages that a message names. */
+const MAX_RANGES = 20;
+
+/** What is told of a searchable file of which some pages could not be read, by their numbers (null without numbers); null if all could. */
+export function partialText(pages: readonly (number | null)[]): LastError | null {
+  if (pages.length === 0) return null;
+  const ranges: [from: number, to: number][] = [];
+  for (const page of pages) {
+    const last = ranges.at(-1);
+    if (page === null) continue;
+    if (last && page === last[1] + 1) last[1] = page;
+    else ranges.push([page, page]);
+  }
+  const named = ranges.slice(0, MAX_RANGES).map(([from, to]) => (from === to ? `${from}` : `${from} to ${to}`));
+  if (ranges.length > MAX_RANGES) named.push(`${ranges.length - MAX_RANGES} other ranges`);
+  const what = named.length === 0 ? "A part of the file" : `A part of the file (pages ${named.join(", ")})`;
+  return { code: "unsupported_file", message: `${what} cannot be read. The rest of it can be searched.` };
+}
+
 /** The error of files that another embedding model would have to embed. */
 export function otherModel(record: StoreRecord, model: string, dimensions?: number): LastError {
   return { code: "server_error", message: otherEmbedding(record, model, dimensions).message };

@@ -193,8 +193,9 @@ export class StoreFiles {
     this.#schema.write("UPDATE file SET pending = pending + ?, bytes = bytes + ? WHERE no = ?", chunks, bytes, no);
   }
 
-  setRead(no: number): void {
-    this.#schema.write("UPDATE file SET is_read = 1 WHERE no = ?", no);
+  /** Notes that a file was read, and what of it could not be. */
+  setRead(no: number, error: LastError | null): void {
+    this.#schema.write("UPDATE file SET is_read = 1, error = ? WHERE no = ?", error && JSON.stringify(error), no);
   }
 
   /** Publishes a file if all its chunks are indexed. False otherwise. */

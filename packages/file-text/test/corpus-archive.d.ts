@@ -1,0 +1,4 @@
+declare module "*/corpus.bin" {
+  const archive: ArrayBuffer;
+  export default archive;
+}
