@@ -1,6 +1,7 @@
-import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { existsSync, readdirSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { openConnections } from "../serve/client-connections.ts";
 import type { WorkerProcess } from "../serve/worker-process.ts";
 
 /**
@@ -84,7 +85,7 @@ export async function endWithClients(worker: WorkerProcess, graceMs: number): Pr
   let isOver = false;
   void stopped.finally(() => (isOver = true));
   for (let idle = 0; !isOver && idle < IDLE_LOOKS; await sleep(CLIENTS_POLL_MS, undefined, { ref: false })) {
-    idle = openConnections(worker.pid, worker.port) === 0 ? idle + 1 : 0;
+    idle = (await openConnections(worker.pid, worker.port)) === 0 ? idle + 1 : 0;
   }
   if (isOver) return stopped;
   await worker.stop(0);
@@ -104,25 +105,6 @@ async function untilClosed(pid: number): Promise<void> {
   }
   throw new Error("The process has not closed its objects.");
 }
-
-/** The number of clients' connections of a process on a port; undefined if the system does not show it. */
-function openConnections(pid: number, port: number): number | undefined {
-  try {
-    const folder = `/proc/${pid}/fd`;
-    const own = new Set(readdirSync(folder).map((descriptor) => linkOf(join(folder, descriptor))));
-    const lines = ["tcp", "tcp6"].flatMap((name) => readFileSync(`/proc/${pid}/net/${name}`, "latin1").split("\n"));
-    const local = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
-    return lines.filter((line) => {
-      const [, address = "", , state, , , , , , inode] = line.trim().split(/\s+/);
-      return address.endsWith(local) && state !== LISTENS && own.has(`socket:[${inode}]`);
-    }).length;
-  } catch {
-    return undefined;
-  }
-}
-
-/** The state of a socket, as Linux writes it. */
-const LISTENS = "0A";
 
 /** The target of a link; empty if the link does not exist any more. */
 function linkOf(path: string): string {

@@ -14,7 +14,7 @@ import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import { expiryOf, type KeyPairFiles } from "./certificate.ts";
 import { endOf } from "./child-end.ts";
-import { closedPeers } from "./closed-peers.ts";
+import { closedPeers } from "./client-connections.ts";
 import { watchDamage } from "./damage-watch.ts";
 import type { FileReadingSocket } from "./file-reading.ts";
 import {
