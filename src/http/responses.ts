@@ -169,7 +169,7 @@ export const responses = [
         ...(turnState !== undefined && { [CODEX_TURN_STATE]: turnState }),
       };
       const executionCtx = context.executionCtx as typeof context.executionCtx & { abort?(reason: string): void };
-      return openSocket(options, answered, (reason) => executionCtx.abort?.(reason));
+      return await openSocket(options, answered, (reason) => executionCtx.abort?.(reason));
     },
   }),
   endpoint("GET /v1/responses/:id", {

@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { Connection, type ConnectionOptions } from "./connection.ts";
 import type { Wire } from "./outbox.ts";
 
@@ -35,6 +36,9 @@ export function chosenSubprotocol(request: Request): Record<string, string> {
   return offered(request).includes(SUBPROTOCOL) ? { "sec-websocket-protocol": SUBPROTOCOL } : {};
 }
 
+/** The microseconds that opening a connection takes, about. */
+const UNITS_PER_CONNECTION = 1_000;
+
 /** The time in which a client may answer a close frame. workerd itself waits for ever. Milliseconds. */
 const CLOSE_TIMEOUT_MS = 1_500;
 
@@ -43,13 +47,14 @@ const NOT_CLOSED = "The client did not close its WebSocket.";
 
 /**
  * The answer that opens a connection, with these headers. `cut` ends the request of the upgrade, and with it the
- * socket, without the client. Throws as `Connection` does.
+ * socket, without the client. Rejects as `Connection` throws.
  */
-export function openSocket(
+export async function openSocket(
   options: ConnectionOptions,
   headers: Record<string, string>,
   cut: (reason: string) => void,
-): Response {
+): Promise<Response> {
+  await new LongWork(options.tenant).spend(UNITS_PER_CONNECTION);
   const { 0: client, 1: server } = new WebSocketPair();
   const wire: Wire = {
     send: (text) => server.send(text),
