@@ -1,7 +1,7 @@
 import { readBoundedText } from "@responses-edge/bounded-io/body";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { TurnName } from "@responses-edge/responses-api/ids";
-import { isJsonObject } from "@responses-edge/responses-api/json";
+import { isJsonObject, parseJson } from "@responses-edge/responses-api/json";
 import type { BatchEndpoint, BatchLine } from "@responses-edge/responses-api/platform/batches";
 import { responseBody } from "@responses-edge/turn/response";
 import { createResponse } from "../api/create-response.ts";
@@ -158,7 +158,7 @@ function isOutage({ status, code }: ApiError): boolean {
 
 /** The tokens that an answer reports, in the fields of responses or of chat completions. */
 export function tokensOf(body: string): Tokens {
-  const value: unknown = JSON.parse(body);
+  const value = parseJson(body);
   const usage = isJsonObject(value) && isJsonObject(value.usage) ? value.usage : {};
   const of = (...names: string[]) => names.map((name) => usage[name]).find((each) => typeof each === "number") ?? 0;
   const detail = (name: string, ...fields: string[]) => {

@@ -1,7 +1,7 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { ApiError, invalidRequest, serverIsStopping, tooManyInProgress } from "@responses-edge/responses-api/errors";
 import type { JsonObject } from "@responses-edge/responses-api/json";
-import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
+import { bodyTooLarge, parseBody, parseJson } from "@responses-edge/responses-api/json";
 import { maySteer, withMessages } from "@responses-edge/responses-api/steering";
 import { Steering } from "@responses-edge/turn/steering";
 import { createResponse } from "../api/create-response.ts";
@@ -354,7 +354,7 @@ function lengthOf(data: unknown): number {
 
 /** The body of a create whose frame was checked before. */
 function bodyOf(text: string): JsonObject {
-  const frame = readFrame(JSON.parse(text));
+  const frame = readFrame(parseJson(text));
   return frame.kind === "create" ? frame.body : {};
 }
 

@@ -3,12 +3,13 @@ import {
   type JsonObject,
   MAX_VALUES,
   nestedTooDeeply,
+  parseJson,
   structureFault,
 } from "@responses-edge/bounded-io/json-text";
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { ApiError, invalidRequest } from "./errors.ts";
 
-export { isJson, isJsonObject, type JsonObject } from "@responses-edge/bounded-io/json-text";
+export { isJson, isJsonObject, type JsonObject, parseJson } from "@responses-edge/bounded-io/json-text";
 
 /**
  * The arguments of a call that a model has written; a blank text is no arguments. Undefined for a text that is no JSON
@@ -84,7 +85,7 @@ export async function parseBody(body: Uint8Array, tenant: string): Promise<unkno
   if (work) await work.spend(units);
   let value: unknown;
   try {
-    value = JSON.parse(decoder.decode(body));
+    value = parseJson(decoder.decode(body));
   } catch {
     // The parser's own message quotes the body; prompts do not belong in errors.
     const message = "We could not parse the JSON body of your request. The body must be valid JSON in UTF-8.";

@@ -4,3 +4,4 @@ export * from "./member.ts";
 export * from "./prefix.ts";
 export * from "./schema-check.ts";
 export * from "./structure.ts";
+export * from "./well-formed.ts";

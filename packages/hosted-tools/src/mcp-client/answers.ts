@@ -103,7 +103,7 @@ export function outputText(result: CallToolResult, maxBytes: number): string {
     lines.push(text ?? placeholder(block));
   }
   if (!hasText && structuredContent !== undefined) lines.push(JSON.stringify(structuredContent));
-  return truncate(lines.join("\n"), maxBytes);
+  return truncate(lines.join("\n").toWellFormed(), maxBytes);
 }
 
 function placeholder(block: ContentBlock): string {
