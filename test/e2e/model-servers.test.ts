@@ -322,11 +322,12 @@ it("has llama.cpp's log probabilities if only the tokens' own are requested", as
   expect(JSON.stringify(output)).toContain('"logprobs":[{"token":"You"');
 });
 
-it("tells, from SGLang's sum of both, whether the prompt or the output is too long", async () => {
+it("limits the output to what the prompt leaves of SGLang's window, and does not blame the prompt", async () => {
   const input = "x ".repeat(WINDOW / 2 - 10);
-  const refused = await refusal({ model: "sglang", input, max_output_tokens: WINDOW });
-  expect(refused).toEqual({ status: 400, code: "above_max_value", param: "max_output_tokens" });
-  expect(bodies("sglang")).toHaveLength(1);
+  const { usage, max_output_tokens: echoed } = await ask({ model: "sglang", input, max_output_tokens: WINDOW });
+  expect(echoed).toBe(WINDOW);
+  const limits = bodies("sglang").map((body) => body.max_tokens ?? body.max_completion_tokens);
+  expect(limits).toEqual([WINDOW, WINDOW - (usage?.input_tokens ?? 0)]);
 });
 
 it("lists models of every kind with the fields of OpenAI and vLLM, and no others of their servers", async () => {

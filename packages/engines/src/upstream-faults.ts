@@ -13,8 +13,9 @@ const ENGINE_DEAD_WORDS = /EngineCore encountered an issue|engine core .*died|en
 /** The code of a model's answer that its server could not parse. */
 export const UNREADABLE_ANSWER = "upstream_unreadable_answer";
 
-/** llama.cpp's error texts for it: calls that are truncated or malformed (`common/chat.cpp`). */
-const UNREADABLE_WORDS = /output that does not match the expected .*format|Failed to parse input at pos/i;
+/** Error texts for it, of llama.cpp (`common/chat.cpp`) and of Ollama (`model/parsers`): calls that are truncated or malformed. */
+const UNREADABLE_WORDS =
+  /output that does not match the expected .*format|Failed to parse input at pos|error parsing tool call|XML syntax error on line/i;
 
 /** 502: the server cannot be reached. */
 export function unreachable(): ApiError {

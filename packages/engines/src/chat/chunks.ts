@@ -1,3 +1,4 @@
+import { PairedText } from "@responses-edge/bounded-io/json-text";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { type ApiError, toApiError } from "@responses-edge/responses-api/errors";
 import type { FinishReason, ModelDelta, TokenLogprob } from "@responses-edge/turn/contract/engine";
@@ -6,6 +7,7 @@ import { clientFault } from "../client-faults.ts";
 import type { StopStrings } from "../stop-strings.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
 import { type AnswerReader, malformedStream, toFinishReason, toUsage, type VllmUsage } from "../vllm-stream.ts";
+import { CallNumbers } from "./call-numbers.ts";
 import { LogprobAligner } from "./logprobs.ts";
 import { MarkedText, type MarkupUse } from "./marked-text.ts";
 import { ThoughtCount, type Timings, usageSoFar } from "./own-counts.ts";
@@ -100,6 +102,10 @@ export class ChunkReader implements AnswerReader {
   isFinished = false;
   /** Text has come as `content`. */
   #hasText = false;
+  readonly #calls = new CallNumbers();
+  readonly #reasoningText = new PairedText();
+  readonly #contentText = new PairedText();
+  readonly #argumentsText = new PairedText();
   #hasCalls = false;
   /** The usage of a chunk with choices, until one without choices has come: some servers send only the former. */
   #usageSoFar: VllmUsage | undefined;
@@ -184,8 +190,8 @@ export class ChunkReader implements AnswerReader {
   }
 
   #readDelta(delta: ChatMessageDelta, deltas: ModelDelta[], isBound: boolean): void {
-    let reasoning = text(delta.reasoning ?? delta.reasoning_content);
-    let content = text(delta.content);
+    let reasoning = this.#reasoningText.push(text(delta.reasoning ?? delta.reasoning_content));
+    let content = this.#contentText.push(text(delta.content));
     this.#hasText ||= content !== "";
     // vLLM's reasoning parsers take the text after an open message for reasoning, unless the prompt has complete
     // reasoning: always in a whole answer, and in a stream if no earlier message has reasoning.
@@ -215,7 +221,7 @@ export class ChunkReader implements AnswerReader {
       }
       if (this.#text.stopped) return;
     }
-    const refusal = text(delta.refusal);
+    const refusal = text(delta.refusal).toWellFormed();
     if (refusal !== "") {
       this.#text.interrupt("refusal", deltas);
       deltas.push({ kind: "refusal", text: refusal });
@@ -227,12 +233,13 @@ export class ChunkReader implements AnswerReader {
     }
     for (const [position, entry] of calls.entries()) {
       const call = object<ChatToolCall>(entry);
+      const [id, name] = [text(call.id), text(call.function?.name)];
       deltas.push({
         kind: "tool_call",
-        index: typeof call.index === "number" ? call.index : position,
-        callId: text(call.id) || undefined,
-        name: text(call.function?.name) || undefined,
-        arguments: text(call.function?.arguments),
+        index: this.#calls.numberOf(typeof call.index === "number" ? call.index : position, id, name),
+        callId: id || undefined,
+        name: name || undefined,
+        arguments: this.#argumentsText.push(text(call.function?.arguments)),
       });
     }
   }

@@ -6,7 +6,7 @@ import type { AnswerFormat } from "@responses-edge/turn/contract/answer-format";
 import type { FinishReason, ModelDelta, Prompt, PromptChange } from "@responses-edge/turn/contract/engine";
 import { boundRules, callFaultOf, NO_CALL, NO_SUCH_TOOL, withholdsTools } from "../offered-tools.ts";
 import { FIRST_MARKED_CALL } from "./marked-text.ts";
-import { asJson, type ChatMessage } from "./messages.ts";
+import { argumentsObject, type ChatMessage } from "./messages.ts";
 import { promptTools } from "./request.ts";
 
 /**
@@ -309,7 +309,7 @@ export class Draft {
         tool_calls: calls.map(({ name, arguments: pieces }, index) => ({
           id: id(index),
           type: "function",
-          function: { name: safeName(name), arguments: asJson(pieces.join("") || "{}") },
+          function: { name: safeName(name), arguments: argumentsObject(pieces.join("")) },
         })),
       },
       ...calls.map(

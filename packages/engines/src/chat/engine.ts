@@ -1,8 +1,8 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
-import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
-import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { answerFormat } from "@responses-edge/turn/contract/answer-format";
 import type {
@@ -35,6 +35,7 @@ import {
   windowNotTold,
 } from "../upstream-faults.ts";
 import { deliveryOf, streamedAnswer, unusable } from "../vllm-stream.ts";
+import { failing, ofWholePrompt } from "./answers.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
@@ -212,7 +213,13 @@ export class ChatEngine implements Engine {
         parserFactsOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
         return this.#answer(prompt, asking, signal, laterSystemMessages);
       }
-      if (error instanceof ApiError && error.code === WITHOUT_TEMPLATES) this.#noteMissing("tool_calls", model);
+      const { code, param } = error instanceof ApiError ? error : {};
+      if (code === WITHOUT_TEMPLATES) this.#noteMissing("tool_calls", model);
+      // Its server has generated an answer, and could not parse it.
+      if (code === UNREADABLE_ANSWER && !asking.finalText) return failing(error);
+      if (code === "above_max_value" && param === "max_output_tokens") {
+        return this.#answer(await this.#fitted(prompt, error, signal), asking, signal, laterSystemMessages);
+      }
       if (laterSystemMessages === "at_beginning" || !isOfPlacement(error)) throw error;
       return this.#answer(prompt, asking, signal, "at_beginning");
     }
@@ -247,6 +254,18 @@ export class ChatEngine implements Engine {
     }
     await response.body?.cancel();
     throw unusable(this.#upstream.server, malformedAnswer());
+  }
+
+  /**
+   * The prompt with the limit that the window leaves, for a server that refuses a larger one. Throws `refusal` if the
+   * limit is beyond the window, or the room is unknown.
+   */
+  async #fitted(prompt: Prompt, refusal: unknown, signal: AbortSignal): Promise<Prompt> {
+    const { tokens, contextWindow: window, isEstimate } = await this.#measured(prompt, signal);
+    const left = window - tokens;
+    const wanted = prompt.request.max_output_tokens ?? 0;
+    if (isEstimate || wanted > window || left < 1 || left >= wanted) throw refusal;
+    return { ...prompt, request: { ...prompt.request, max_output_tokens: left } };
   }
 
   /** Takes note of an answer that had thoughts or calls in its text. */
@@ -368,25 +387,6 @@ export class ChatEngine implements Engine {
     const deltas: ModelDelta[] = [];
     reader.read(parsedAnswer(await this.#upstream.text(response, signal)), deltas);
     if (!reader.isFinished) throw malformedAnswer();
-    yield deltas;
-  }
-}
-
-/**
- * An answer of a server that truncates prompts silently. Throws the 400 `context_length_exceeded` if it has read less
- * than half of the estimated tokens of the messages; more may be a text of long tokens. A chat template may leave out
- * reasoning and tools, and the tokens of media are unknown.
- */
-async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[]> {
-  for await (const deltas of answer) {
-    const told = deltas.find((delta) => delta.kind === "usage");
-    const read = told?.usage.input_tokens ?? 0;
-    const parts = prompt.items.flatMap((item) => (item.type === "message" ? partsOf(item).parts : []));
-    const hasMedia = parts.some(({ type }) => /image|audio|video/.test(type));
-    const texts = parts.map((part) => ("text" in part ? part.text : ""));
-    if (read > 0 && !hasMedia && 2 * read < estimateTokens(texts.join(""))) {
-      throw contextLengthExceeded(`The model server has cut the prompt to ${read} tokens before its answer.`);
-    }
     yield deltas;
   }
 }

@@ -11,6 +11,7 @@ import {
   partsOf as itemParts,
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
+import { parseArguments } from "@responses-edge/responses-api/json";
 import type { Replay } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 
@@ -125,7 +126,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
       const id = callIdOf(index, clientCalls);
       const calls = callsOf(currentAssistant());
       const { name, arguments: json } = plugins.toFunctionCall(exchange);
-      calls.push({ id, type: "function", function: { name, arguments: asJson(json) } });
+      calls.push({ id, type: "function", function: { name, arguments: argumentsObject(json) } });
       answers.push({ role: "tool", tool_call_id: id, content: exchange.output });
       continue;
     }
@@ -136,7 +137,11 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
       if (following !== undefined && following !== step) endStep();
       const message = currentAssistant();
       const { flatName: name, arguments: json } = call;
-      callsOf(message).push({ id: call.call_id, type: "function", function: { name, arguments: asJson(json) } });
+      callsOf(message).push({
+        id: call.call_id,
+        type: "function",
+        function: { name, arguments: argumentsObject(json) },
+      });
       unanswered = message;
       continue;
     }
@@ -278,12 +283,14 @@ function toContentParts(part: InputPart, seesImages: boolean): ContentPart | Con
   }
 }
 
-/** vLLM parses the arguments of earlier calls. Invalid JSON is sent as a JSON string, so that it is not refused. */
-export function asJson(text: string): string {
-  try {
-    JSON.parse(text);
-    return text;
-  } catch {
-    return JSON.stringify(text);
-  }
+/** The name under which a template finds arguments that are no JSON object. */
+const UNREADABLE = "unreadable_arguments";
+
+/**
+ * The arguments of an earlier call as a JSON object: servers parse them, and templates read their members. What is no
+ * object, such as arguments that were cut off, is a member of one.
+ */
+export function argumentsObject(text: string): string {
+  if (text.trim() === "") return "{}";
+  return parseArguments(text) ? text : JSON.stringify({ [UNREADABLE]: text });
 }
