@@ -5,13 +5,11 @@ import { isOnlyPrepared, preparedBy } from "@responses-edge/responses-api/create
 import {
   ApiError,
   conversationNotFound,
-  internalError,
   invalidRequest,
   previousResponseNotFound,
   responseNotFound,
-  tooManyInProgress,
 } from "@responses-edge/responses-api/errors";
-import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { responseId } from "@responses-edge/responses-api/ids";
 import { canonicalJson } from "@responses-edge/responses-api/json";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
@@ -19,13 +17,14 @@ import { addItemIds } from "@responses-edge/turn/prompt";
 import type { RunSpec } from "../store/home/run-store.ts";
 import type { StoredResponse } from "../store/home/turn-store.ts";
 import type { Stub } from "../store/objects/objects.ts";
-import { homeUrl, maxOutputLength, refused, unwrap } from "../store/objects/rpc.ts";
+import { maxOutputLength, refused, unwrap } from "../store/objects/rpc.ts";
 import { type Creation, inQueue } from "./creation.ts";
 import { readInputFiles } from "./input-files.ts";
 import { withLiveTurn } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { createdResponse } from "./responses.ts";
-import type { Caller, Created } from "./transport.ts";
+import { followResponse } from "./run-events.ts";
+import type { Created } from "./transport.ts";
 
 /**
  * Runs: turns that live in their home and do not stop with their client. Background responses are runs, and so are
@@ -131,30 +130,6 @@ export async function answerRun(
 function failureOf({ code, message }: NonNullable<ResponseObject["error"]>): ApiError {
   const status = code === "rate_limit_exceeded" ? 429 : code === "server_error" ? 502 : 400;
   return new ApiError({ status, message, code });
-}
-
-/**
- * The events of a run, as the bytes of an SSE stream, which its home writes: first those after the sequence number `after` (-1:
- * all), then new ones, until the run ends or `caller.signal` is aborted. `obfuscation`: whether deltas keep theirs. Throws the
- * 404 of an unknown response, the 400 of one that is no run, and the 429 of one with too many readers.
- */
-export async function followResponse(
-  { homes, signal }: Caller,
-  address: TurnAddress,
-  { after, obfuscation }: { after: number; obfuscation: boolean },
-): Promise<ReadableStream<Uint8Array>> {
-  const asked = { kind: "events", turn: address.turn, after, obfuscation, reader: randomUUID() } as const;
-  const url = homeUrl({ ...asked, continues: false });
-  const continuedAt = homeUrl({ ...asked, continues: true });
-  const events = await homes.ask(address.home, null, (home) => home.fetch(url, { signal, continuedAt }));
-  if (!events) throw responseNotFound(responseId(address));
-  if (events.status === 429) throw tooManyInProgress("This response has the maximum number of readers.");
-  if (events.status === 409) {
-    throw invalidRequest("stream", "Only responses created with 'background: true' can be streamed again.");
-  }
-  if (!events.ok) throw responseNotFound(responseId(address));
-  if (!events.body) throw internalError();
-  return events.body;
 }
 
 const MAX_KEY_LENGTH = 255;

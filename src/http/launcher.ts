@@ -1,12 +1,12 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { SseStream } from "@responses-edge/bounded-io/event-stream/sse-stream";
+import { followedRuns } from "../api/run-events.ts";
 import { configure, type TextVariables } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
 import { turnsBesideClients } from "../store/limits/permits.ts";
 import { noteDamaged, takeSuspects } from "../store/objects/damage.ts";
 import { closeObjects, takeOver } from "../store/objects/hand-over.ts";
 import { withObjects } from "../store/objects/objects.ts";
-import { followed } from "../store/objects/open-objects.ts";
 import type { Carried } from "../store/objects/owned-object.ts";
 import { setOwnership, streamsHeld } from "../store/objects/ownership.ts";
 import {
@@ -31,7 +31,7 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
     const more = await this.#run(new URL(request.url).pathname, body);
     return Response.json({
       turns: turnsBesideClients(),
-      streams: SseStream.open + followed() - streamsHeld(),
+      streams: SseStream.open + followedRuns() - streamsHeld(),
       ...more,
     });
   }

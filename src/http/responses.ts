@@ -17,7 +17,7 @@ import {
   responseTree,
   retrieveResponse,
 } from "../api/responses.ts";
-import { followResponse } from "../api/runs.ts";
+import { followResponse } from "../api/run-events.ts";
 import type { SlowAnswer } from "../api/transport.ts";
 import { loadConfig } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";

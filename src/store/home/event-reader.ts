@@ -16,20 +16,9 @@ import type { RunHost } from "./run-host.ts";
 /** Most readers of one run. */
 const MAX_READERS = 100;
 
-/** The time in which a client may take what its reader has read, at the end of an object. Milliseconds. */
-const STOP_MS = 3_000;
-
-/** The time in which a reader goes on in another process. Its position is forgotten later. Milliseconds. */
-const GOES_ON_MS = 60_000;
-
-/** Counts the readers of each run, and passes them on at the end of the object. */
+/** Counts the readers of each run. */
 export class ReaderCount {
   readonly #counts = new Map<string, number>();
-  /** Ends a reader, and gives the last sequence number that its client has; by the readers' names. */
-  readonly #stops = new Map<string, () => Promise<number>>();
-  /** The positions of readers of the object's instance in an earlier process, and until when they are kept (Unix milliseconds). */
-  readonly #left = new Map<string, { after: number; until: number }>();
-  #onAllTaken = () => {};
   /** Runs that were deleted while they had readers. */
   readonly #deleted = new Set<string>();
 
@@ -46,45 +35,6 @@ export class ReaderCount {
         this.#deleted.delete(turn);
       }
     };
-  }
-
-  /** Adds a reader that can be passed on; gives the function that removes it. */
-  follow(reader: string, stop: () => Promise<number>): () => void {
-    this.#stops.set(reader, stop);
-    return () => this.#stops.delete(reader);
-  }
-
-  /**
-   * Ends all readers. Gives their positions, by their names, without those whose clients take nothing; and those of readers that have not
-   * gone on here yet.
-   */
-  async stop(): Promise<Record<string, number>> {
-    const positions: Record<string, number> = {};
-    const now = Date.now();
-    for (const [reader, { after, until }] of this.#left) if (until > now) positions[reader] = after;
-    const stopped = [...this.#stops].map(async ([reader, stop]) => {
-      const after = await Promise.race([stop(), scheduler.wait(STOP_MS)]);
-      if (after !== undefined) positions[reader] = after;
-    });
-    await Promise.all(stopped);
-    return positions;
-  }
-
-  /** Takes the positions that another process gives. Resolves when all their readers have gone on, or may do so no more. */
-  async restore(positions: Record<string, number>): Promise<void> {
-    const until = Date.now() + GOES_ON_MS;
-    for (const [reader, after] of Object.entries(positions)) this.#left.set(reader, { after, until });
-    if (this.#left.size === 0) return;
-    const taken = new Promise<void>((resolve) => (this.#onAllTaken = resolve));
-    await Promise.race([taken, scheduler.wait(GOES_ON_MS)]);
-  }
-
-  /** The position of a reader of an earlier process, which is forgotten; undefined if it is not known. */
-  takeLeft(reader: string): number | undefined {
-    const left = this.#left.get(reader);
-    this.#left.delete(reader);
-    if (this.#left.size === 0) this.#onAllTaken();
-    return left?.after;
   }
 
   /** Notes that a run is deleted. To be called before its log is deleted. */
@@ -107,8 +57,6 @@ interface ReaderOptions {
   hidesReasoning: boolean;
   heartbeatMs: number;
   waitUntil: (promise: Promise<unknown>) => void;
-  /** Registers the function that ends the reader for another process; gives the function that removes it. */
-  follow: (stop: () => Promise<number>) => () => void;
 }
 
 const OBFUSCATION = /,"obfuscation":"[^"]*"}$/;
@@ -140,13 +88,11 @@ type EventsAsked = HomeRequest & { kind: "events" } & Pick<
 
 /**
  * The log of a run as SSE. The home answers rather than the Worker, so that a client that leaves is noticed. 404 if the
- * response does not exist, 409 if it has no log, 410 if the reader to continue is unknown, 429 if it has too many readers.
+ * response does not exist, 409 if it has no log, 429 if it has too many readers.
  */
 export function answerEvents({ rows, runs, responses, readers }: ReadableHome, asked: EventsAsked): Response {
-  const { turn, reader, continues, obfuscation, hidesReasoning, heartbeatMs, waitUntil } = asked;
+  const { turn, after, obfuscation, hidesReasoning, heartbeatMs, waitUntil } = asked;
   if (responses.retrieve(turn) === null) return new Response(null, { status: 404 });
-  const after = continues ? readers.takeLeft(reader) : asked.after;
-  if (after === undefined) return new Response(null, { status: 410 });
   const { log, turns } = rows;
   if (!runs.live(turn) && !log.has(turn)) return new Response(null, { status: 409 });
   const leave = readers.enter(turn);
@@ -158,7 +104,6 @@ export function answerEvents({ rows, runs, responses, readers }: ReadableHome, a
     {
       ...{ after, obfuscation, hidesReasoning, heartbeatMs },
       waitUntil: (promise) => waitUntil(promise.finally(leave)),
-      follow: (stop) => readers.follow(reader, stop),
     },
   );
 }
@@ -172,7 +117,6 @@ function streamEvents({ turn, log, live, settled, deleted }: ReadableRun, option
     leave();
   });
   const detach = live()?.attach();
-  // The client continues at the next process.
   const forgetEnd = whenProcessEnds(() => {
     hasLeft = true;
     leave();
@@ -185,7 +129,7 @@ function streamEvents({ turn, log, live, settled, deleted }: ReadableRun, option
       const block = log.next(turn, after);
       if (!block) {
         const writer = live();
-        // The run died with an unfinished log. The client may reconnect and continue.
+        // The run died with an unfinished log.
         if (!writer) return settled() ? stream.end() : stream.abandon();
         await Promise.race([writer.changed(), new Promise<void>((resolve) => (leave = resolve))]);
         continue;
@@ -203,21 +147,12 @@ function streamEvents({ turn, log, live, settled, deleted }: ReadableRun, option
     }
   };
   const ended = read()
-    // The log is unreadable. The client may reconnect.
+    // The log is unreadable.
     .catch(() => stream.abandon())
     .finally(() => {
       detach?.();
       forgetEnd();
-      unfollow();
     });
-  const unfollow = options.follow(async () => {
-    hasLeft = true;
-    leave();
-    await ended;
-    // Everything up to there is on its way when the stream has ended.
-    await stream.end("");
-    return after;
-  });
   options.waitUntil(ended);
   return new Response(stream.readable, { headers: SSE_HEADERS });
 }

@@ -83,13 +83,12 @@ export class Home extends OwnedObject {
     return this.#runs.suspend(ms);
   }
 
-  protected override carried(): Promise<CarriedHome | undefined> {
-    return carriedOf({ runs: this.#runs, conversation: this.#conversation, readers: this.#readers });
+  protected override async carried(): Promise<CarriedHome | undefined> {
+    return carriedOf({ runs: this.#runs, conversation: this.#conversation });
   }
 
   override async takeOver(carried: CarriedHome): Promise<void> {
-    const parts = { runs: this.#runs, conversation: this.#conversation, readers: this.#readers };
-    this.waitUntil(restoreCarried(parts, carried));
+    this.waitUntil(restoreCarried({ runs: this.#runs, conversation: this.#conversation }, carried));
   }
 
   override get isIdle(): boolean {

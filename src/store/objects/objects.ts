@@ -1,7 +1,7 @@
-import { type DurableObject, env as ownEnv, waitUntil } from "cloudflare:workers";
+import { type DurableObject, env as ownEnv } from "cloudflare:workers";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { faultOf } from "./damage.ts";
-import { type Continuation, type FileBindings, hasFile, inOpenObject, isOpen, passOn } from "./open-objects.ts";
+import { type FileBindings, hasFile, inOpenObject, isOpen } from "./open-objects.ts";
 import { counted, ownPlace, ownsObjects } from "./ownership.ts";
 import { objectUnreachable } from "./process-state.ts";
 import {
@@ -59,8 +59,6 @@ type FetchArguments = [
     headers?: HeadersInit;
     body?: string | undefined;
     signal?: AbortSignal;
-    /** The URL that gives the rest of the answer's body if the object was handed over in its middle, and no success otherwise. */
-    continuedAt?: string;
   },
 ];
 
@@ -188,7 +186,7 @@ export async function ask(env: RawBindings, call: ObjectCall): Promise<unknown> 
     const place = at instanceof Promise ? await at : at;
     try {
       if (place === "here") return await askHere(env, call);
-      return await askAt(env, place, call);
+      return await atWorker(place, (process) => askRemote(process, call));
     } catch (error) {
       if (place === "here" && !ownsObjects() && isReset(error)) {
         // Where it is called by an object, that one is closed in this time.
@@ -201,16 +199,6 @@ export async function ask(env: RawBindings, call: ObjectCall): Promise<unknown> 
       }
     }
   }
-}
-
-/** Calls an object at a worker. */
-async function askAt(env: RawBindings, worker: number, call: ObjectCall): Promise<unknown> {
-  const answer = await atWorker(worker, (process) => askRemote(process, call));
-  const next = call.method === "fetch" ? continuationOf(env, call, () => true) : undefined;
-  if (!(next && answer instanceof Response && answer.body)) return answer;
-  const { readable, writable } = new IdentityTransformStream();
-  waitUntil(passOn(answer.body, writable, next).catch(() => {}));
-  return new Response(readable, answer);
 }
 
 /** The time for which another process has the file of an object open. Milliseconds. */
@@ -249,19 +237,6 @@ function isReset(error: unknown): boolean {
   return typeof error === "object" && error !== null && "durableObjectReset" in error;
 }
 
-/** The function that asks for the rest of a `fetch`'s stream, if the call has one and its object `mayHaveMoved`. */
-function continuationOf(env: RawBindings, call: ObjectCall, mayHaveMoved: () => boolean): Continuation | undefined {
-  const [, { continuedAt, ...rest } = {}] = call.args as FetchArguments;
-  if (continuedAt === undefined) return undefined;
-  return async () => {
-    if (rest.signal?.aborted || !mayHaveMoved()) return undefined;
-    const { ok, body } = (await ask(env, { ...call, args: [continuedAt, rest] })) as Response;
-    if (ok && body) return body;
-    await body?.cancel();
-    return undefined;
-  };
-}
-
 function isRepeatable({ object, method }: ObjectCall): boolean {
   const { methods }: ClassRow = ROWS[object.binding];
   return method === "fetch" || methods[method] === "repeatable";
@@ -273,14 +248,10 @@ export async function askHere(env: RawBindings, call: ObjectCall): Promise<unkno
   const { binding, tenant } = object;
   const name = textOf(object);
   const stub = env[binding].getByName(name) as unknown as Record<string, (...args: unknown[]) => unknown>;
-  const isFetch = method === "fetch";
-  const args = isFetch ? ownArguments(call) : call.args;
-  const asked = () => stub[method]?.(...args);
+  const asked = () => stub[method]?.(...call.args);
   try {
     if (env.OPEN_FILES === undefined) return await counted(asked);
-    const next = isFetch ? continuationOf(env, call, () => !ownsObjects()) : undefined;
-    const opening = { key: keyOf(object), name: object, isInner: call.isInner, call: asked, next };
-    return await inOpenObject(env, opening);
+    return await inOpenObject(env, { key: keyOf(object), name: object, isInner: call.isInner, call: asked });
   } catch (error) {
     if (!ownsObjects()) throw error;
     throw await faultOf(error, () => ({ binding, id: env[binding].idFromName(name).toString(), tenant }));
@@ -290,12 +261,6 @@ export async function askHere(env: RawBindings, call: ObjectCall): Promise<unkno
 /** The platform's stub of an object, which must run here. */
 export function stubOf<Stub>(env: RawBindings, object: ObjectName): Stub {
   return env[object.binding].getByName(textOf(object)) as unknown as Stub;
-}
-
-/** The arguments of a `fetch` that its object gets. */
-function ownArguments({ args }: ObjectCall): FetchArguments {
-  const [url, { continuedAt: _, ...init } = {}] = args as FetchArguments;
-  return [url, init];
 }
 
 /** The header that names the object of a `fetch`, only on the sockets between processes. */
@@ -308,7 +273,7 @@ const MOVED_STATUS = 421;
 async function askRemote(other: RemoteObjects, call: ObjectCall): Promise<unknown> {
   const { object, isInner } = call;
   if (call.method === "fetch") {
-    const [url, init] = ownArguments(call);
+    const [url, init] = call.args as FetchArguments;
     const headers = new Headers(init?.headers);
     headers.set(OBJECT_HEADER, encodeURIComponent(JSON.stringify({ object, isInner })));
     const answer = await other.fetch(url, { ...init, headers });

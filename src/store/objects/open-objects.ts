@@ -221,7 +221,6 @@ export interface OpeningCall<T> {
   /** True if an object makes the call. It waits for none to close: it is open itself meanwhile, and all could wait for each other. */
   isInner: boolean;
   call: () => T;
-  next?: Continuation | undefined;
 }
 
 /**
@@ -239,7 +238,7 @@ export async function inOpenObject<T>(namespaces: Namespaces, opening: OpeningCa
 
 async function answerIn<T>(
   namespaces: Namespaces,
-  { key, call, next }: OpeningCall<T>,
+  { key, call }: OpeningCall<T>,
   object: OpenObject,
 ): Promise<Awaited<T>> {
   let delivery: Promise<void> | undefined;
@@ -248,43 +247,11 @@ async function answerIn<T>(
     if (!(answer instanceof Response && answer.body)) return answer;
     // If the object closed while its bytes are being sent, they would break off.
     const { readable, writable } = new IdentityTransformStream();
-    delivery = passOn(answer.body, writable, next);
+    delivery = answer.body.pipeTo(writable);
     return new Response(readable, answer) as Awaited<T>;
   } finally {
     if (delivery) waitUntil(delivery.catch(() => {}).then(() => ended(namespaces, key, object)));
     else await ended(namespaces, key, object);
-  }
-}
-
-/** Asks for the rest of a body that has ended, because its object may have been handed over; gives undefined if there is none. */
-export type Continuation = () => Promise<ReadableStream<Uint8Array> | undefined>;
-
-let followedBodies = 0;
-
-/** The number of bodies with a continuation that are being passed on. */
-export function followed(): number {
-  return followedBodies;
-}
-
-/** Passes a body on, with its rest from elsewhere. */
-export async function passOn(
-  body: ReadableStream<Uint8Array>,
-  writable: WritableStream<Uint8Array>,
-  next: Continuation | undefined,
-): Promise<void> {
-  if (!next) return body.pipeTo(writable);
-  followedBodies += 1;
-  try {
-    let isWhole = true;
-    for (let rest: ReadableStream<Uint8Array> | undefined = body; rest; rest = await next()) {
-      isWhole = await rest.pipeTo(writable, { preventAbort: true, preventClose: true }).then(
-        () => true,
-        () => false,
-      );
-    }
-    await (isWhole ? writable.close() : writable.abort("The stream was given up."));
-  } finally {
-    followedBodies -= 1;
   }
 }
 

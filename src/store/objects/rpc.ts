@@ -23,11 +23,8 @@ export type RemoteObjects = Pick<Fetcher, "fetch"> & { call(call: ObjectCall): P
 
 /** A question that a home gets by `fetch`, because it answers with a stream or a socket that the Worker passes on. */
 export type HomeRequest =
-  /**
-   * The log of a run as SSE: the events after `after`, and then new ones as long as the run lives. With `continues` those
-   * that the `reader` has not got from the object's instance in an earlier process.
-   */
-  | { kind: "events"; turn: string; after: number; obfuscation: boolean; reader: string; continues: boolean }
+  /** The log of a run as SSE: the events after `after`, and then new ones as long as the run lives. */
+  | { kind: "events"; turn: string; after: number; obfuscation: boolean }
   /** Everything that the home stores, as JSON lines (`home-lines.ts`). */
   | { kind: "export" }
   /** Enters the conversation: waits for it, at most `waitMs`. */
@@ -43,10 +40,7 @@ export function homeUrl(request: HomeRequest): string {
 function parametersOf(request: HomeRequest): Record<string, string> {
   switch (request.kind) {
     case "events":
-      return {
-        ...{ turn: request.turn, after: String(request.after), obfuscation: request.obfuscation ? "1" : "0" },
-        ...{ reader: request.reader, continues: request.continues ? "1" : "0" },
-      };
+      return { turn: request.turn, after: String(request.after), obfuscation: request.obfuscation ? "1" : "0" };
     case "export":
       return {};
     case "conversation":
@@ -62,8 +56,7 @@ export function readHomeUrl(url: string): HomeRequest | undefined {
     case "/events": {
       const after = Number(searchParams.get("after") ?? -1);
       const obfuscation = searchParams.get("obfuscation") !== "0";
-      const continues = searchParams.get("continues") === "1";
-      return { kind: "events", turn: text("turn"), after, obfuscation, reader: text("reader"), continues };
+      return { kind: "events", turn: text("turn"), after, obfuscation };
     }
     case "/export":
       return { kind: "export" };
