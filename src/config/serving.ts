@@ -1,4 +1,4 @@
-import { days, flag, integer, milliseconds } from "./values.ts";
+import { days, flag, integer, milliseconds, origins } from "./values.ts";
 import { type Section, variable } from "./variable.ts";
 
 /** No request of this size fits into a Worker's memory; a larger number is a typing error. */
@@ -34,6 +34,11 @@ export const serving = {
       "MAX_WEBSOCKETS_PER_TENANT",
       integer(500, 1),
       "How many WebSockets a tenant may have open, in one process; beyond it: 429 with `retry-after`, before the upgrade.",
+    ),
+    corsOrigins: variable(
+      "CORS_ORIGINS",
+      origins(),
+      "The origins whose pages may call this server from a browser, exact, such as `https://app.example.com`. Their keys are visible to whoever uses the page.",
     ),
     heartbeatMs: variable(
       "HEARTBEAT_MS",

@@ -155,6 +155,17 @@ export function headerSecret() {
     .regex(/^[\x21-\x7e]+$/, "expected visible ASCII characters without spaces: it is sent in a header");
 }
 
+/** Origins of pages, as browsers send them. */
+export function origins() {
+  return listText()
+    .default("")
+    .transform((given) => listed(given))
+    .refine(
+      (all) => all.every((each) => URL.parse(each)?.origin === each),
+      "expected origins, such as https://app.example.com: exact, without a path, and no '*'",
+    );
+}
+
 /** URL prefixes, as a predicate. Without any, no URL matches. */
 export function urlPrefixes() {
   return listText()

@@ -15,14 +15,19 @@ export function itemList(context: Context, { data, firstId, lastId, hasMore }: I
   return jsonText(context, `${rest.slice(0, -1)},"data":${data}}`);
 }
 
-/** The 404 of a path that no endpoint has, or one that the operator has not opened with the variable `openedBy`. */
-export function unknownUrl(context: Context<AppEnv>, openedBy?: string): ApiError {
+/**
+ * The 404 of a path that no endpoint has, or one that the operator has not opened with the variable `openedBy`. `served`: the
+ * path that the client may mean.
+ */
+export function unknownUrl(
+  context: Context<AppEnv>,
+  { openedBy, served }: { openedBy?: string | undefined; served?: string | undefined } = {},
+): ApiError {
   const { method, path } = context.req;
   const api = unservedApi(path);
-  const why = openedBy
-    ? ` The operator of this server can open it (${openedBy}).`
-    : api
-      ? ` OpenAI's ${api} API is not served by this server.`
-      : "";
+  let why = "";
+  if (openedBy) why = ` The operator of this server can open it (${openedBy}).`;
+  else if (served) why = ` This server has ${served}: a client's base URL ends in /v1, once.`;
+  else if (api) why = ` OpenAI's ${api} API is not served by this server.`;
   return new ApiError({ status: 404, message: `Unknown request URL: ${method} ${path}.${why}`, code: "unknown_url" });
 }

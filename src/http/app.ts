@@ -1,5 +1,6 @@
 import { serverIsStopping } from "@responses-edge/responses-api/errors";
 import { type Context, Hono, type Next } from "hono";
+import { cors } from "hono/cors";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
@@ -15,6 +16,7 @@ import { consoleFiles, consolePage, wantsPage } from "./console.ts";
 import { routesOf } from "./endpoint.ts";
 import { endpoints } from "./endpoints.ts";
 import { consoleSignIn } from "./sign-in.ts";
+import { servedPath } from "./unserved.ts";
 
 /** The HTTP surface: the checks of every request, and the routes of the endpoints. */
 
@@ -34,6 +36,20 @@ const unobserved = createMiddleware<AppEnv>(async (context, next) => {
   await next();
 });
 
+/** How long a browser may keep the answer to a preflight. Seconds. */
+const PREFLIGHT_S = 7_200;
+
+/** The origin of the page that sends a request, if the operator has named it. A misconfigured server allows none. */
+function allowedPage({ env, req }: Context<AppEnv>): string | undefined {
+  const origin = req.raw.headers.get("origin");
+  if (origin === null) return undefined;
+  try {
+    return loadConfig(env).corsOrigins.find((each) => each === origin);
+  } catch {
+    return undefined;
+  }
+}
+
 const unconfigured = createMiddleware<AppEnv>((_, next) => next());
 
 const app = new Hono<AppEnv>();
@@ -42,8 +58,11 @@ app.use(requestId());
 app.use(async (context, next) => {
   // `/health` is refused, too, so that balancers go elsewhere.
   if (processState.isEnding) throw serverIsStopping();
-  refuseForeignPages(context);
-  await next();
+  const page = allowedPage(context);
+  refuseForeignPages(context, page !== undefined);
+  // It also answers preflights, which have no key.
+  if (page === undefined) await next();
+  else return cors({ origin: page, exposeHeaders: ["*"], maxAge: PREFLIGHT_S })(context, next);
 });
 app.get("/", (context) => {
   context.header("vary", "Accept");
@@ -66,7 +85,7 @@ app.use("/v1/*", configuration, async (context, next) => {
   await setAuthenticated(context);
   await next();
 });
-app.notFound((context) => refuse(unknownUrl(context), context));
+app.notFound((context) => refuse(unknownUrl(context, { served: servedPath(context.req.path, endpoints) }), context));
 app.onError(refuse);
 
 /**

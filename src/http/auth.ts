@@ -46,9 +46,11 @@ export function authenticate(request: Request, sources: KeySources): Authenticat
     );
   }
   const inSubprotocol = () => (wantsSocket(request) ? `Bearer ${subprotocolKey(request) ?? ""}` : "");
-  const key = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? inSubprotocol())?.[1];
-  if (key !== undefined) return configured(key, sources) ?? fromElsewhere(key, sources);
-  if (config.signIn && request.headers.has("cookie")) return fromSession(request, sources);
+  const { headers } = request;
+  // Azure's clients send it in a header of its own.
+  const key = /^Bearer +(\S+)$/i.exec(headers.get("authorization") ?? inSubprotocol())?.[1] ?? headers.get("api-key");
+  if (key) return configured(key, sources) ?? fromElsewhere(key, sources);
+  if (config.signIn && headers.has("cookie")) return fromSession(request, sources);
   throw missing();
 }
 
@@ -184,15 +186,17 @@ const JSON_TYPE = /^application\/(json|[\w.+-]+\+json)\s*(;|$)/i;
 
 /**
  * Refuses requests that a page of another host may have sent, on every path, if there are no keys: 403
- * `browser_request_refused`. If there are keys, the operator decides which pages know one.
+ * `browser_request_refused`. If there are keys, the operator decides which pages know one. `isAllowed`: the operator has
+ * named the page's origin.
  */
-export function refuseForeignPages(context: Context<AppEnv>): void {
+export function refuseForeignPages(context: Context<AppEnv>, isAllowed: boolean): void {
   if (!servesWithoutKeys(context)) return;
   const { headers, url } = context.req.raw;
   const host = headers.get("host");
   const origin = headers.get("origin");
   const site = headers.get("sec-fetch-site");
   if (!isLocal(url) || (host !== null && !isLocal(`http://${host}`))) throw refused("Host");
+  if (isAllowed) return;
   if (origin !== null && !isLocal(origin)) throw refused("Origin");
   if (site !== null && !LOCAL_SITES.has(site)) throw refused("Sec-Fetch-Site");
 }

@@ -118,7 +118,7 @@ export function routesOf(
         isOpen ||= each.isOpen?.(context.get("config")) !== false;
       }
       await checkAccess(context, (endpoint ?? first).operation);
-      if (!isOpen) throw unknownUrl(context, (endpoint ?? first).operation.openedBy);
+      if (!isOpen) throw unknownUrl(context, { openedBy: (endpoint ?? first).operation.openedBy });
       if (endpoint) return answerCounted(context, endpoint);
       // Every id has an underscore or a hyphen. A name without one is an unknown endpoint.
       if (here === declared && path.endsWith("/:id") && !/[_-]/.test(context.req.param("id") ?? ""))

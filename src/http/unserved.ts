@@ -34,3 +34,17 @@ export function unservedApi(path: string): string | undefined {
   }
   return undefined;
 }
+
+/** Ways to write a path that base URLs of other servers, and mistakes, lead to. Azure's has the name of a deployment. */
+const BEFORE_PATH = /^(?:\/(?:v1|api|openai(?:\/deployments\/[^/]+)?))*(?=\/)/i;
+
+/** The path of an endpoint that a client means by another one; undefined if there is none. */
+export function servedPath(path: string, endpoints: readonly { path: string }[]): string | undefined {
+  const meant = path.replace(BEFORE_PATH, "/v1");
+  const parts = meant.split("/");
+  const isOf = (endpoint: string) => {
+    const named = endpoint.split("/");
+    return named.length === parts.length && named.every((part, at) => part.startsWith(":") || part === parts[at]);
+  };
+  return meant !== path && endpoints.some((endpoint) => isOf(endpoint.path)) ? meant : undefined;
+}

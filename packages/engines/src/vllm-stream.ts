@@ -53,6 +53,8 @@ function count(value: number | null | undefined): number {
 export function toFinishReason(reason: string): FinishReason {
   switch (reason) {
     case "abort":
+    // A server's own failure, which is no end of an answer.
+    case "error":
       throw answerAborted();
     case "length":
     case "tool_calls":
