@@ -28,7 +28,7 @@ const DONE = "data: [DONE]\n\n";
 interface Asked {
   /** The last sequence number that the client has; -1 for none. */
   after: number;
-  /** Whether deltas keep theirs. */
+  /** True if deltas keep their `obfuscation`. */
   obfuscation: boolean;
 }
 

@@ -287,7 +287,7 @@ function toContentParts(part: InputPart, seesImages: boolean): ContentPart | Con
 const UNREADABLE = "unreadable_arguments";
 
 /**
- * The arguments of an earlier call as a JSON object: servers parse them, and templates read their members. What is no
+ * The arguments of an earlier call as a JSON object: servers parse them, and templates read their members. A text that is no
  * object, such as arguments that were cut off, is a member of one.
  */
 export function argumentsObject(text: string): string {
