@@ -107,9 +107,12 @@ async function runForeground<Sink extends ClientSink>(
   const { config, homes, waitUntil, onAttempt, observation } = caller;
   const generates = !isOnlyPrepared(request);
   const entered = conversation && (await enterConversation(creation, conversation.id));
-  const prepared = await prepareTurn(creation, entered);
-  const keeping = await keepTurn(creation, prepared, entered?.token, slowAnswer);
   const onLeft = () => abort.abort(clientLeft());
+  // Reading files may take long, and paid work of a model (OCR).
+  const reader = creation.isText ? undefined : caller.peer?.();
+  const reading = reader === undefined ? undefined : watchPeer(reader, onLeft);
+  const prepared = await prepareTurn(creation, entered).finally(() => clearInterval(reading));
+  const keeping = await keepTurn(creation, prepared, entered?.token, slowAnswer);
   const id = responseId(address);
   using unread = new DisposableStack();
   const sink = request.stream ? openSink(onLeft, id) : undefined;

@@ -1,11 +1,13 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
-import { type TextLimits, type TextPage, UnreadableFile } from "@responses-edge/file-text";
+import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
 import { imageFormatOf } from "@responses-edge/hosted-tools/image-generation";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { type FilePicture, fileDataOf, type InputPart } from "@responses-edge/responses-api/items/parts";
 import { type InputItem, partsOf } from "@responses-edge/responses-api/items/registry";
+import { pictureReader } from "../assembly/ocr.ts";
 import { type FileBytes, fetchFile, tooLarge } from "../assembly/remote-file.ts";
 import { readText } from "../store/tenant/files/read-text.ts";
+import { type Recognition, readWithScans } from "../store/tenant/files/scanned-pages.ts";
 import { PagePictures, type ShownPages } from "./page-pictures.ts";
 import type { Caller } from "./transport.ts";
 
@@ -97,6 +99,8 @@ class FileReader {
   readonly #work: LongWork;
   /** Undefined for a model that does not see. */
   readonly #pictures: PagePictures | undefined;
+  /** Reads scanned pages for such a model. Undefined without a model for it. */
+  readonly #ocr: Recognition | undefined;
   /** UTF-16 units of all that was read. */
   length = 0;
 
@@ -108,7 +112,10 @@ class FileReader {
     this.#signal = signal;
     this.#hold = hold;
     this.#work = new LongWork(caller.tenant);
-    this.#pictures = seesImages ? new PagePictures(caller.config.files) : undefined;
+    const { files } = caller.config;
+    this.#pictures = seesImages && PagePictures.isOn(files) ? new PagePictures(files) : undefined;
+    const read = this.#pictures ? undefined : pictureReader(caller.config, caller.tenant, signal);
+    this.#ocr = read && { read, maxPages: files.maxOcrPages };
   }
 
   /** Gives what the model reads of the part at `path`. */
@@ -162,7 +169,7 @@ class FileReader {
     param: string,
   ): Promise<Content> {
     const { maxReadBytes, maxReadText, maxReadPages } = this.#caller.config.files;
-    const limits: Partial<TextLimits> = {
+    const limits = {
       maxBytes: maxReadBytes,
       maxTextBytes: Math.max(0, maxReadText - this.length),
       maxPages: maxReadPages,
@@ -172,7 +179,7 @@ class FileReader {
     const pages: TextPage[] = [];
     let fault: UnreadableFile | undefined;
     try {
-      for await (const page of readText(file)) pages.push(page);
+      for await (const page of this.#ocr ? readWithScans(file, this.#ocr) : readText(file)) pages.push(page);
     } catch (error) {
       if (!(error instanceof UnreadableFile)) throw error;
       fault = error;
@@ -180,6 +187,8 @@ class FileReader {
     // The pages of a scan are known all the same.
     const isScan = fault?.code === "unsupported_file" && pages.some(({ picture }) => picture !== undefined);
     if (fault && !(isScan && this.#pictures)) throw unreadable(fault, param, isScan ? BLIND : "");
+    const read = pages.reduce((sum, { text }) => sum + text.length, 0);
+    if (this.#ocr && read > limits.maxTextBytes) throw tooLong(maxReadText, param);
     const shown = await this.#pictures?.of(file, pages, detail);
     if (fault && shown?.pictures.size === 0) throw unreadable(fault, param, shown.notes.join(" "));
     return contentOf(filename, pages, shown);
@@ -232,6 +241,10 @@ function contentOf(filename: string, pages: readonly TextPage[], shown?: ShownPa
 /** What would help with a scan. */
 const BLIND =
   "Use a model that reads images, send its pages as input_image to one, or recognise its text (OCR) first. A model reads images if its card, or CODEX_MODELS, names 'image' among its input_modalities.";
+
+function tooLong(maxText: number, param: string): ApiError {
+  return invalidRequest(param, `The files have more than ${maxText} bytes of text.`, "file_too_large");
+}
 
 function unreadable({ code, message }: UnreadableFile, param: string, hint = ""): ApiError {
   return invalidRequest(param, `${message} ${hint}`.trim(), code === "too_large" ? "file_too_large" : code);

@@ -37,6 +37,11 @@ export class PagePictures {
     this.#most = maxPictures;
   }
 
+  /** Tells whether pages are given as pictures at all. */
+  static isOn({ pictures, maxPictures }: Pick<Config["files"], "pictures" | "maxPictures">): boolean {
+    return pictures !== "none" && maxPictures > 0;
+  }
+
   /**
    * Draws those pages of a file that are worth a picture. Within the bounds, pages without text come first, then those with images and
    * drawings. Rejects as `drawnPages` does.
@@ -64,7 +69,6 @@ export class PagePictures {
 
   /** The numbers of the pages that are worth a picture, the most important ones first. */
   #wanted(pages: readonly TextPage[], detail: Detail): number[] {
-    if (this.#which === "none") return [];
     const isAll = this.#which === "all" || detail === "high";
     const kinds = ["needed", "useful", ...(isAll ? [undefined] : [])];
     return kinds.flatMap((kind) => pages.filter(({ picture }) => picture === kind)).flatMap(({ page }) => page ?? []);

@@ -42,6 +42,16 @@ export const files = {
       integer(10, 0, 100),
       "The maximum of pictures of pages in a request. The model is told which pages it is not shown.",
     ),
+    ocrModel: variable(
+      "OCR_MODEL",
+      z.string().trim().min(1).optional(),
+      "A model of the pool that reads images, by its server's name. It reads the text of scanned pages for models that do not, and for vector stores. See [files.md](../files.md#text-from-pictures).",
+    ),
+    maxOcrPages: variable(
+      "OCR_MAX_PAGES",
+      integer(50, 1, 10_000),
+      "The maximum of scanned pages of a file that `OCR_MODEL` reads.",
+    ),
     readTimeoutMs: variable(
       "INPUT_FILE_TIMEOUT_MS",
       milliseconds(30_000, 1_000),

@@ -1,53 +1,29 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
-import { contentPdf, pdfOf, streamOf, textPdf } from "../../packages/file-text/test/corpus.ts";
+import { contentPdf, streamOf, textPdf } from "../../packages/file-text/test/corpus.ts";
 import { descriptionOf } from "../conformance/api-description.ts";
 import { startWorkerd } from "../workerd/process.ts";
 import { expectError } from "./expectations.ts";
-import { type Gateway, gatewayAt, lastPrompt } from "./support.ts";
+import { scannedPdf as pdf } from "./scanned-pdf.ts";
+import { eventually, type Gateway, gatewayAt, lastPrompt } from "./support.ts";
 
-/** Pages of PDFs as pictures: for models that see, and read by OCR for those that do not. */
+/** Pages of PDFs as pictures, for models that see. */
 
 const SEEING = "simulator-vision";
 const BLIND = "simulator";
 
-async function gatewayWith(vars: Record<string, string>): Promise<Gateway> {
+let gateway: Gateway;
+beforeAll(async () => {
   const vllm = await serveSimulator({ models: [BLIND, SEEING] });
   const worker = await startWorkerd({
     VLLM_BASE_URL: `${vllm.url}/v1`,
     ALLOW_ANONYMOUS: "true",
     CODEX_MODELS: JSON.stringify({ [SEEING]: { input_modalities: ["text", "image"] } }),
-    ...vars,
+    INPUT_FILE_MAX_PICTURES: "3",
   });
-  return gatewayAt(worker, vllm, await descriptionOf(worker.url));
-}
-
-let gateway: Gateway;
-beforeAll(async () => {
-  gateway = await gatewayWith({ INPUT_FILE_MAX_PICTURES: "3" });
+  gateway = gatewayAt(worker, vllm, await descriptionOf(worker.url));
 });
 afterAll(() => gateway.close());
-
-/** A PDF with a page for each text; a page without one is a scan: a small grey image over all of it. */
-function pdf(pages: readonly (string | null)[], mediaBox = "0 0 595 842"): Uint8Array {
-  const objects: (string | Uint8Array)[] = [
-    "<< /Type /Catalog /Pages 2 0 R >>",
-    `<< /Type /Pages /Kids [${pages.map((_, at) => `${5 + 2 * at} 0 R`).join(" ")}] /Count ${pages.length} >>`,
-    "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    streamOf(
-      Uint8Array.of(0, 90, 180, 255),
-      "/Type /XObject /Subtype /Image /Width 2 /Height 2 /ColorSpace /DeviceGray /BitsPerComponent 8",
-    ),
-  ];
-  for (const [at, text] of pages.entries()) {
-    const content = text === null ? "q 595 0 0 842 0 0 cm /I Do Q" : `BT /F 12 Tf 72 720 Td (${text}) Tj ET`;
-    objects.push(
-      `<< /Type /Page /Parent 2 0 R /MediaBox [${mediaBox}] /Resources << /Font << /F 3 0 R >> /XObject << /I 4 0 R >> >> /Contents ${6 + 2 * at} 0 R >>`,
-      streamOf(new TextEncoder().encode(content)),
-    );
-  }
-  return pdfOf(objects);
-}
 
 const file = (bytes: Uint8Array, more: object = {}) => ({
   type: "input_file" as const,
@@ -152,5 +128,15 @@ describe("a model that does not see", () => {
     const refused = await gateway.post({ model: BLIND, input: user(file(pdf([null]))) });
     const expected = { status: 400, param: "input[0].content[0].file_data", code: "unsupported_file" };
     await expectError(refused, { ...expected, message: /no text.*Use a model that reads images/ });
+  });
+
+  it("finds nothing of a scan in a vector store, and the file's status says what would help", async () => {
+    const uploaded = new File([pdf([null]) as BlobPart], "b.pdf");
+    const { id: file } = await gateway.openai.files.create({ file: uploaded, purpose: "assistants" });
+    const { id: vector_store_id } = await gateway.openai.vectorStores.create({ file_ids: [file] });
+    const state = () => gateway.openai.vectorStores.files.retrieve(file, { vector_store_id });
+    await eventually(async () => (await state()).status === "failed");
+    expect((await state()).last_error).toMatchObject({ code: "unsupported_file" });
+    expect((await state()).last_error?.message).toMatch(/no text.*OCR_MODEL/);
   });
 });

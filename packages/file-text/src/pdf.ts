@@ -25,6 +25,11 @@ const UNITS_PER_BYTE = 0.01;
 const NO_TEXT = "[This page has no text: it is an image.]";
 const UNREAD = "[A part of this page cannot be read.]";
 
+/** Tells whether a page's text only says that it has none. */
+export function isWithoutText(text: string): boolean {
+  return text === NO_TEXT;
+}
+
 /**
  * Readers that have come to the end of their files: making one takes some milliseconds. One that is given up is not among
  * them.

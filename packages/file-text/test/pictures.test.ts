@@ -9,7 +9,7 @@ const draw = (bytes: Uint8Array, pages: number[], maxMemory = MEMORY) =>
 
 /** The lengths of the pictures, and null for a page without one. */
 const lengths = async (...args: Parameters<typeof draw>) =>
-  (await draw(...args)).map(({ page, jpeg }) => [page, jpeg && jpeg.length]);
+  (await draw(...args)).map(({ page, jpeg }) => [page, jpeg?.length ?? null]);
 
 it("a page's picture is a JPEG of the same bytes each time, and shows its text in a font that the file does not contain", async () => {
   const words = Array(40).fill("Some words of a page").join("\n");

@@ -1,5 +1,6 @@
 import { DEFAULT_LIMITS } from "@responses-edge/file-text";
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { pictureReader } from "../../../assembly/ocr.ts";
 import { loadConfig } from "../../../config/index.ts";
 import type { RawEnv } from "../../../env.ts";
 import { Permits } from "../../limits/permits.ts";
@@ -149,7 +150,9 @@ export class FileBytes extends OwnedObject {
 
   async #textOf(record: FileRecord, from: number): Promise<Response> {
     try {
-      const outcome = this.#text.outcome ?? (await this.#makeText(record));
+      const { outcome: known } = this.#text;
+      const isKnown = known && (known.ok || !known.isScan || loadConfig(this.env).files.ocrModel === undefined);
+      const outcome = isKnown ? known : await this.#makeText(record);
       if (!outcome) return new Response(null, { status: 404 });
       if (!outcome.ok) return Response.json(outcome, { status: 422 });
     } catch (error) {
@@ -170,7 +173,9 @@ export class FileBytes extends OwnedObject {
     const bucket = configuredBuckets(config, this.#tenant).find(({ at }) => at === record.at);
     if (record.at !== "rows" && !bucket) throw bucketFault();
     using _permits = new Permits("body", { tenant: this.#tenant, config: { maxOpenTurns } }, record.bytes);
-    const made = this.#text.make(record, async () => {
+    const read = pictureReader(config, this.#tenant, new AbortController().signal);
+    const ocr = read && { read, maxPages: config.files.maxOcrPages };
+    const bytes = async () => {
       const all = new Uint8Array(record.bytes);
       let at = 0;
       for await (const piece of bucket?.pieces(record) ?? this.#pieces(record.parts)) {
@@ -179,7 +184,8 @@ export class FileBytes extends OwnedObject {
       }
       if (at < record.bytes) throw new Error("The file was removed meanwhile.");
       return all;
-    });
+    };
+    const made = this.#text.make(record, bytes, ocr);
     // The caller may leave. The work continues for the next one.
     this.waitUntil(made.catch(() => {}));
     return await made;

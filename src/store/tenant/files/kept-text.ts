@@ -2,15 +2,27 @@ import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
 import { fromCell, type StoredCell, toCells } from "../../objects/row-pieces.ts";
 import type { Schema } from "../../objects/schema.ts";
 import { readText } from "./read-text.ts";
+import { type Recognition, readWithScans } from "./scanned-pages.ts";
 
 /** The result of reading a file's text: it is stored, or the file is unreadable. */
-export type TextOutcome = { ok: true } | { ok: false; code: UnreadableFile["code"]; message: string };
+export type TextOutcome =
+  | { ok: true }
+  /** `isScan`: a model that reads pictures would find the text, and there was none. */
+  | { ok: false; code: UnreadableFile["code"]; message: string; isScan?: boolean };
 
-/** A page is a sequence of rows, of which the first begins it: 1, or 2 if not all of the page could be read. The outcome is written when all pages are. */
+/**
+ * A page is a sequence of rows, of which the first begins it: 1, or 2 if not all of the page could be read. The outcome is written when all
+ * pages are. Until then, the text of a page that was read from its picture has its negative number as its `seq`, so that no later process
+ * pays for it again.
+ */
 export const TEXT_TABLES = [
   "CREATE TABLE page (seq INTEGER PRIMARY KEY, number INTEGER, begins INTEGER NOT NULL, cell BLOB NOT NULL)",
   "CREATE TABLE outcome (body TEXT NOT NULL)",
 ];
+
+/** What would help with a scan. */
+const NO_OCR =
+  "Recognise its text (OCR) first, or let the operator of this server set OCR_MODEL, then add the file again.";
 
 /** The text of a file: read once, at the first request for it, and stored in rows beside the bytes. */
 export class KeptText {
@@ -32,10 +44,14 @@ export class KeptText {
   }
 
   /**
-   * Makes the text from the bytes that `read` gives, as `readText` does. A second caller waits for the same text.
+   * Makes the text from the bytes that `read` gives, as `readText` does; `ocr` reads scanned pages. A second caller waits for the same text.
    */
-  make(about: { filename: string; mimeType: string | null }, read: () => Promise<Uint8Array>): Promise<TextOutcome> {
-    this.#making ??= this.#make(about, read).finally(() => {
+  make(
+    about: { filename: string; mimeType: string | null },
+    read: () => Promise<Uint8Array>,
+    ocr?: Recognition,
+  ): Promise<TextOutcome> {
+    this.#making ??= this.#make(about, read, ocr).finally(() => {
       this.#making = undefined;
     });
     return this.#making;
@@ -57,6 +73,11 @@ export class KeptText {
     }
   }
 
+  #recognised(page: number): string | undefined {
+    const [row] = this.#schema.rows<{ cell: StoredCell }>("SELECT cell FROM page WHERE seq = ?", -page);
+    return row && fromCell(row.cell);
+  }
+
   /** To be called after everything was deleted. */
   forget(): void {
     this.#life += 1;
@@ -65,6 +86,7 @@ export class KeptText {
   async #make(
     { filename, mimeType }: { filename: string; mimeType: string | null },
     read: () => Promise<Uint8Array>,
+    ocr: Recognition | undefined,
   ): Promise<TextOutcome> {
     const life = this.#life;
     const write = (statement: string, ...bindings: SqlStorageValue[]) => {
@@ -73,12 +95,23 @@ export class KeptText {
     };
     const bytes = await read();
     // An earlier process may have died while writing.
-    write("DELETE FROM page");
+    write("DELETE FROM page WHERE seq >= 0");
+    write("DELETE FROM outcome");
+    const resumed: Recognition | undefined = ocr && {
+      ...ocr,
+      known: (page) => this.#recognised(page),
+      keep: (page, text) =>
+        write("INSERT INTO page (seq, number, begins, cell) VALUES (?, ?, 1, ?)", -page, page, text),
+    };
     let outcome: TextOutcome = { ok: true };
+    let isScan = false;
     let seq = 0;
     try {
       const about = { filename, mimeType: mimeType ?? undefined };
-      for await (const { page, text, isPartial } of readText({ bytes, about, tenant: this.#tenant })) {
+      const file = { bytes, about, tenant: this.#tenant };
+      const pages = resumed ? readWithScans(file, resumed) : readText(file);
+      for await (const { page, text, picture, isPartial } of pages) {
+        isScan ||= picture === "needed";
         for (const [index, cell] of toCells(text).entries()) {
           const insert = "INSERT INTO page (seq, number, begins, cell) VALUES (?, ?, ?, ?)";
           write(
@@ -94,8 +127,12 @@ export class KeptText {
     } catch (error) {
       if (!(error instanceof UnreadableFile)) throw error;
       write("DELETE FROM page");
-      outcome = { ok: false, code: error.code, message: error.message };
+      const { code, message } = error;
+      // After its pages: it has nothing but scans.
+      const helps = code === "unsupported_file" && isScan;
+      outcome = { ok: false, code, message: helps ? `${message} ${NO_OCR}` : message, ...(helps && { isScan }) };
     }
+    write("DELETE FROM page WHERE seq < 0");
     write("INSERT INTO outcome (body) VALUES (?)", JSON.stringify(outcome));
     return outcome;
   }
