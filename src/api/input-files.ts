@@ -238,7 +238,7 @@ function contentOf(filename: string, pages: readonly TextPage[], shown?: ShownPa
   };
 }
 
-/** What would help with a scan. */
+/** Says how a scan can be read. */
 const BLIND =
   "Use a model that reads images, send its pages as input_image to one, or recognise its text (OCR) first. A model reads images if its card, or CODEX_MODELS, names 'image' among its input_modalities.";
 

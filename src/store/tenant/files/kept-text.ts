@@ -20,7 +20,7 @@ export const TEXT_TABLES = [
   "CREATE TABLE outcome (body TEXT NOT NULL)",
 ];
 
-/** What would help with a scan. */
+/** Says how a scan can be read. */
 const NO_OCR =
   "Recognise its text (OCR) first, or let the operator of this server set OCR_MODEL, then add the file again.";
 
