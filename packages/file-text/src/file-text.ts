@@ -117,10 +117,10 @@ async function* mailText(bytes: Uint8Array, limits: TextLimits, work: LongWork, 
     const pages =
       isMessage && depth < MAX_MAILS ? mailText(content, own, work, depth + 1) : read(content, about, own, work);
     try {
-      for await (const page of pages) {
+      // Only pages of the file itself are drawn.
+      for await (const { picture: _, ...page } of pages) {
         left -= page.text.length;
-        // Only pages of the file itself are drawn.
-        yield { page: page.page, text: page.text };
+        yield page;
       }
     } catch (error) {
       if (!(error instanceof UnreadableFile) || error.code === "too_large") throw error;
