@@ -39,6 +39,7 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   "always.read_only": "e2e/mcp-approval.test.ts",
   "tools<code_interpreter>.container": "e2e/containers.test.ts",
   "container<auto>.memory_limit": "e2e/containers.test.ts",
+  "*<input_file>.detail": "e2e/page-pictures.test.ts",
   "tool_choice<mcp>.name": "e2e/mcp.test.ts",
   "input<message:assistant>.phase": "e2e/harmony-items.test.ts",
   "input<local_shell_call_output>.id": "e2e/client-tools.test.ts",
