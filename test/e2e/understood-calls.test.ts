@@ -114,3 +114,16 @@ describe("an answer that its server could not parse", () => {
     expect(gateway.asked).toHaveLength(2);
   });
 });
+
+it("a user's message between a call and its output comes after the output", async () => {
+  gateway.replies(stream([{ content: "Noon." }], "stop"));
+  const input = [
+    { role: "user" as const, content: "When?" },
+    { type: "function_call" as const, call_id: "c1", name: "get_time", arguments: "{}" },
+    { role: "user" as const, content: "Quick!" },
+    { type: "function_call_output" as const, call_id: "c1", output: "12:00" },
+  ];
+  await create({ input, tools: [getTime] });
+  const said = messagesOf(gateway.asked[0]).map(({ role, content }) => `${role}: ${content ?? "calls"}`);
+  expect(said).toEqual(["user: When?", "assistant: calls", "tool: 12:00", "user: Quick!"]);
+});

@@ -13,7 +13,8 @@ import { spell } from "../dialects/spell.ts";
 import { boundRules, strictByDefault, toolsOf } from "../offered-tools.ts";
 import type { FormatWithTools } from "../settings.ts";
 import { deliveryOf } from "../vllm-stream.ts";
-import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
+import { withFamilyIds, withOutputsAfterCalls } from "./call-messages.ts";
+import { type ChatMessage, chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
 
@@ -134,9 +135,13 @@ function* promptFields(
       },
     });
   }
+  const messages = [
+    ...withOutputsAfterCalls(yield* chatMessages(items, options)),
+    ...((prompt.corrections ?? []) as ChatMessage[]),
+  ];
   return {
     model,
-    messages: [...(yield* chatMessages(items, options)), ...(prompt.corrections ?? [])],
+    messages: withFamilyIds(messages, model),
     // Undefined rather than empty: vLLM refuses `tools: []`.
     tools: tools.length === 0 ? undefined : tools,
     // vLLM's own Responses API sets the same two for the chat template: `enable_thinking` is for templates that only
