@@ -137,6 +137,11 @@ const CHANGES = [
     "case T.endMarkedContent:if(flushTextContentItem(),a){",
     "case T.endMarkedContent:if(flushTextContentItem(),$marks.pop()&&_.items.push({type:`endActualText`}),a){",
   ],
+  // Names of glyphs with a suffix, such as old style figures, and of ligatures (Adobe Glyph List specification, 2).
+  [
+    "let c=o[s];if(c!==void 0){n[a]=String.fromCharCode(c);continue}",
+    "let c=o[s];if(c===void 0){let e=s.split(`.`)[0].split(`_`).map(e=>o[e]);if(e.every(e=>e!==void 0)){n[a]=String.fromCharCode(...e);continue}}if(c!==void 0){n[a]=String.fromCharCode(c);continue}",
+  ],
   // Signs above and below letters may have a width.
   ["c.isZeroWidthDiacritic&&(p=0),", ""],
   // How far a text goes: signs above and below letters may be set back.

@@ -221,7 +221,7 @@ async function pageText(
 
 /** Control characters of a text: codes of a font that does not say which characters they are. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
-const CONTROLS = /[\u0000-\u0008\u000b-\u001f]/g;
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 
 /** Codes without a meaning: those, and the private ones of a font. */
 const MEANINGLESS = /[\ufffd\ue000-\uf8ff]/g;

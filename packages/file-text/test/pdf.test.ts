@@ -120,6 +120,19 @@ it("words that a soft hyphen cuts at the end of a line are whole", async () => {
   expect(await read(hyphenated)).toBe("an extraordinary cooperation");
 });
 
+it("figures and ligatures with names of their own are read", async () => {
+  const font =
+    "<< /Type /Font /Subtype /Type1 /BaseFont /X /Encoding << /Differences [128 /zero.os /one.os /two.os /f_f_i /T_h.alt /nothing.os] >> >>";
+  const named = pdfOf([
+    "<< /Type /Catalog /Pages 2 0 R >>",
+    "<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+    font,
+    "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents 5 0 R >>",
+    streamOf(new TextEncoder().encode("BT /F1 10 Tf 72 700 Td <8182802083842085> Tj ET")),
+  ]);
+  expect(await read(named)).toBe("120 ffiTh \ufffd\n[A part of this page cannot be read.]");
+});
+
 describe("what cannot be read is told", () => {
   const image =
     "<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /BitsPerComponent 8 /ColorSpace /DeviceGray /Length 1 >>\nstream\n0\nendstream";
