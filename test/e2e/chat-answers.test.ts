@@ -445,7 +445,7 @@ describe("a format beside tools that may be called", () => {
   it.each([
     ["prose", "It is noon."],
     ["JSON of another form", '{"t":"y"}'],
-    ["a document in a fence", '```json\n{"t":"x"}\n```'],
+    ["a document of another form in a fence", '```json\n{"t":"y"}\n```'],
   ])("requests the final text again if it is %s, which no client sees", async (_, draft) => {
     gateway.replies(
       stream([{ reasoning: "Hm." }, { content: draft }], "stop"),

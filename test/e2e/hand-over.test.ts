@@ -314,7 +314,8 @@ describe("another process that takes the place of the serving one", () => {
     await reload(1);
     const before = held();
     for (const time of [2, 3, 4]) await reload(time);
-    expect(held()).toEqual(before);
+    // It opens files of the system for a moment.
+    await eventually(() => held().every((count, at) => count <= (before[at] ?? 0)), 10_000);
     expect(await stop(served)).toBe(0);
   }, 180_000);
 });

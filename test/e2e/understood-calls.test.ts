@@ -127,3 +127,41 @@ it("a user's message between a call and its output comes after the output", asyn
   const said = messagesOf(gateway.asked[0]).map(({ role, content }) => `${role}: ${content ?? "calls"}`);
   expect(said).toEqual(["user: When?", "assistant: calls", "tool: 12:00", "user: Quick!"]);
 });
+
+describe("JSON that a model has wrapped", () => {
+  const schema = { type: "object", properties: { t: { enum: ["x"] } }, required: ["t"], additionalProperties: false };
+  const text = { format: { type: "json_schema" as const, name: "answer", schema, strict: true } };
+
+  it.each(['```json\n{"t":"x"}\n```', 'Here it is: {"t":"x"} — done.', '"{\\"t\\":\\"x\\"}"'])(
+    "is the answer in its format: %s",
+    async (content) => {
+      gateway.replies(stream([{ content: content.slice(0, 5) }, { content: content.slice(5) }], "stop"));
+      expect((await create({ tools: [getTime], text })).output_text).toBe('{"t":"x"}');
+      expect(gateway.asked).toHaveLength(1);
+    },
+  );
+
+  it("is not, where it is outside of the format", async () => {
+    const wrapped = stream([{ content: '```json\n{"t":"y"}\n```' }], "stop");
+    gateway.replies(wrapped, stream([{ content: '{"t":"x"}' }], "stop"));
+    expect((await create({ tools: [getTime], text })).output_text).toBe('{"t":"x"}');
+    expect(gateway.asked).toHaveLength(2);
+  });
+
+  it.each(['{"zone":"CET"}\nDone.', '```json\n{"zone":"CET"}\n```', '"{\\"zone\\":\\"CET\\"}"'])(
+    "is the arguments of its call: %s",
+    async (written) => {
+      gateway.replies(stream(call(0, "get_time", written.slice(0, 4), written.slice(4)), "tool_calls"));
+      const { output } = await create({ tools: [getTime] });
+      expect(output).toMatchObject([{ type: "function_call", arguments: '{"zone":"CET"}', status: "completed" }]);
+      expect(gateway.asked).toHaveLength(1);
+    },
+  );
+
+  it("is not, where there are two objects", async () => {
+    const right = stream(call(0, "get_time", '{"zone":"CET"}'), "tool_calls");
+    gateway.replies(stream(call(0, "get_time", '{"zone":"CET"}{"zone":"UTC"}'), "tool_calls"), right);
+    await create({ tools: [getTime] });
+    expect(gateway.asked).toHaveLength(2);
+  });
+});

@@ -37,6 +37,8 @@ export type Misbehaviour =
 
 export interface McpHandlerOptions {
   mode?: Mode;
+  /** The open sessions of the mode `sessions`, by id. A test may remove them. */
+  sessions?: Map<string, WebStandardStreamableHTTPServerTransport>;
   /** Extra tools named `tool_0`, `tool_1`, … */
   extraTools?: number;
   /** Tools as they are, instead of all others. */
@@ -198,10 +200,12 @@ function serverOf(options: McpHandlerOptions): (request: Request) => Promise<Res
 }
 
 function withSessions(options: McpHandlerOptions): (request: Request) => Promise<Response> {
-  const sessions = new Map<string, WebStandardStreamableHTTPServerTransport>();
+  const sessions = options.sessions ?? new Map<string, WebStandardStreamableHTTPServerTransport>();
   return async (request) => {
-    const known = sessions.get(request.headers.get("mcp-session-id") ?? "");
+    const id = request.headers.get("mcp-session-id");
+    const known = sessions.get(id ?? "");
     if (known) return known.handleRequest(request);
+    if (id !== null) return new Response(null, { status: 404 });
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => crypto.randomUUID(),
       onsessioninitialized: (id) => {

@@ -23,7 +23,8 @@ describe("the value of a JSON text", () => {
       fc.property(texts, texts, fc.boolean(), (key, text, isUpper) => {
         const json = escaped([{ [`${key}k`]: text }, 1], isUpper);
         const expected = [{ [`${key}k`.toWellFormed()]: text.toWellFormed() }, 1];
-        expect(parseJson(json)).toEqual(expected);
+        // Compared as JSON: a message of the test with half a pair could not be sent.
+        expect(JSON.stringify(parseJson(json))).toBe(JSON.stringify(expected));
       }),
       { numRuns: 1_000 },
     );
@@ -42,7 +43,9 @@ describe("a text that comes in pieces", () => {
         const paired = new PairedText();
         const pieces = at.slice(1).map((end, index) => paired.push(text.slice(at[index], end)));
         expect(pieces.every((piece) => piece.isWellFormed())).toBe(true);
-        expect(pieces.join("")).toBe(text.replace(/[\ud800-\udbff]$/, "").toWellFormed());
+        expect(JSON.stringify(pieces.join(""))).toBe(
+          JSON.stringify(text.replace(/[\ud800-\udbff]$/, "").toWellFormed()),
+        );
       }),
       { numRuns: 1_000 },
     );

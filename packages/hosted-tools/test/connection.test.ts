@@ -47,6 +47,27 @@ describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of 
   });
 });
 
+describe("a server that has forgotten its session", () => {
+  it("is asked again in a new one, once", async () => {
+    const sessions: McpHandlerOptions["sessions"] = new Map();
+    const { session } = connect({ sessions });
+    await session.listTools();
+    sessions.clear();
+    const calls = ["a", "b"].map((text) => session.callTool("echo", { text }));
+    expect(await Promise.all(calls)).toMatchObject([{ output: "a" }, { output: "b" }]);
+    expect(sessions.size).toBe(1);
+  });
+
+  it("and forgets each new one is a fault", async () => {
+    const sessions: McpHandlerOptions["sessions"] = new Map();
+    sessions.set = function (this: typeof sessions) {
+      return this;
+    };
+    const { session } = connect({ sessions });
+    await expect(session.callTool("echo", { text: "hi" })).rejects.toMatchObject({ name: "ToolFault" });
+  });
+});
+
 describe("a server that misbehaves", () => {
   const cases: [Misbehaviour, ToolFault["kind"]][] = [
     ["nonsense", "protocol"],

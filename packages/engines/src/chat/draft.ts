@@ -8,6 +8,7 @@ import { boundRules, callFaultOf, NO_CALL, NO_SUCH_TOOL, withholdsTools } from "
 import { FIRST_MARKED_CALL } from "./marked-text.ts";
 import { argumentsObject, type ChatMessage } from "./messages.ts";
 import { promptTools } from "./request.ts";
+import { salvaged } from "./salvage.ts";
 
 /**
  * One answer of a model that may call tools, before it is accepted. A model without a grammar may make mistakes: a call
@@ -224,7 +225,11 @@ export class Draft {
     } else if (this.#calls.size === 0) {
       const { mustCall, format } = this.#options;
       const again = (mustCall || format) && !this.#refused ? this.#askedForMore() : undefined;
-      deltas.push(...(again ? [{ kind: "item_done" } as const, again] : this.#buffered));
+      // Log probabilities are those of the whole text.
+      const isPlain = again && !mustCall && !this.#buffered.some((each) => "logprobs" in each);
+      const found = isPlain && format ? salvaged(this.#said, (json) => format.accepts(json)) : undefined;
+      if (found !== undefined) deltas.push({ kind: "text", text: found });
+      else deltas.push(...(again ? [{ kind: "item_done" } as const, again] : this.#buffered));
     }
     deltas.push(finish);
     return deltas;
@@ -286,9 +291,19 @@ export class Draft {
     if (!call.tool) return undefined;
     const { length: pieces } = call.arguments;
     if (call.judged?.pieces !== pieces) {
+      const { tool } = call;
       const text = call.arguments.join("");
-      const fault = callFaultOf(call.tool, text, this.#options.rules);
+      const faultOf = (json: string) => callFaultOf(tool, json, this.#options.rules);
+      const fault = faultOf(text);
       call.judged = { pieces, fault, isWhole: fault === undefined || (text.trim() !== "" && isJson(text)) };
+      const [begun] = call.buffered;
+      // Nothing of it was shown.
+      const json = fault && begun ? salvaged(text, (json) => faultOf(json) === undefined) : undefined;
+      if (json !== undefined && begun?.kind === "tool_call") {
+        call.arguments = [json];
+        call.buffered = [{ ...begun, arguments: json }];
+        call.judged = { pieces: 1, fault: undefined, isWhole: true };
+      }
     }
     return call.judged.fault;
   }

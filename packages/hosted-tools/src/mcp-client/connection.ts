@@ -119,7 +119,7 @@ export class McpConnection {
 
   /**
    * Connects, where there is no connection yet. Rejects with the ToolFault of a server that cannot be connected to, and with the signal's
-   * reason once that is aborted. Whatever needs a connection makes one.
+   * reason once that is aborted.
    */
   connect(signal = this.#end.signal): Promise<Client> {
     if (this.#isClosed) return Promise.reject(this.#closed());
@@ -133,10 +133,9 @@ export class McpConnection {
    * reason once that is aborted.
    */
   async listTools(options: OperationOptions = {}): Promise<ListedTool[]> {
-    const client = await this.connect(options.signal);
-    const operation = this.#begin(this.#options.timeouts.listMs, options);
     const bounds = { ...this.#options, server: this.#name };
-    this.#tools = await this.#ended(operation, readTools(client, bounds, operation));
+    const { listMs } = this.#options.timeouts;
+    this.#tools = await this.#asked(listMs, options, (client, operation) => readTools(client, bounds, operation));
     return [...this.#tools.values()];
   }
 
@@ -151,16 +150,12 @@ export class McpConnection {
   ): Promise<McpToolResult> {
     const args = typeof given === "string" ? parseArguments(given) : given;
     if (!args) throw new ToolFault("tool", UNREADABLE_ARGUMENTS);
-    const client = await this.connect(options.signal);
-    const operation = this.#begin(timeoutMs, options);
     const tool = this.#tools.get(name);
-    const request = {
-      ...operation.request,
-      // Without its output schema: that is the server's, and its patterns would be run here.
-      ...(tool && { toolDefinition: { name, inputSchema: tool.input_schema as { type: "object" } } }),
-    };
-    const call = client.callTool({ name, arguments: args, ...operation.meta }, request);
-    const result = await this.#ended(operation, call);
+    // Without its output schema: that is the server's, and its patterns would be run here.
+    const definition = tool && { toolDefinition: { name, inputSchema: tool.input_schema as { type: "object" } } };
+    const result = await this.#asked(timeoutMs, options, (client, { meta, request }) =>
+      client.callTool({ name, arguments: args, ...meta }, { ...request, ...definition }),
+    );
     const output = outputText(result, this.#options.maxOutputBytes);
     return {
       output,
@@ -188,6 +183,26 @@ export class McpConnection {
     this.#isClosed = true;
     this.#end.abort();
     await this.#hangUp();
+  }
+
+  /** Asks the server, and once more in a new session if it answers 404: it has forgotten the present one, and done nothing. */
+  async #asked<T>(
+    mostMs: number,
+    options: OperationOptions,
+    ask: (client: Client, operation: Operation) => Promise<T>,
+  ): Promise<T> {
+    for (let isAgain = false; ; isAgain = true) {
+      const client = await this.connect(options.signal);
+      const [connected, made] = [this.#connected, this.#attempt?.made];
+      const operation = this.#begin(mostMs, options);
+      try {
+        return await this.#ended(operation, ask(client, operation));
+      } catch (error) {
+        const isForgotten = operation.status === 404 && made?.transport.sessionId !== undefined;
+        if (isAgain || !isForgotten || this.#isClosing) throw error;
+        if (this.#connected === connected) this.#connected = undefined;
+      }
+    }
   }
 
   #closed(): ToolFault {
@@ -255,7 +270,7 @@ export class McpConnection {
       const { status } = operation;
       if (way !== "http" || operation.abort.signal.aborted) throw error;
       const isModern = attempt.sdk.speaksOnlyModern(error);
-      if (!isModern && !isOldTransport(status)) throw error;
+      if (!isModern && !attempt.sdk.mayBeOld(status)) throw error;
       await this.#hangUp();
       if (isModern) return await this.#connectBy("modern", attempt, operation);
       return await this.#connectBy("sse", attempt, operation).catch(() => {
@@ -382,9 +397,4 @@ export class McpConnection {
     void this.#hangUp();
     return fault;
   }
-}
-
-/** The statuses after which a client tries the transport of 2024-11-05; after others a GET would only get the same. */
-function isOldTransport(status: number | undefined): boolean {
-  return status !== undefined && status >= 400 && status < 500 && ![401, 403, 407, 429].includes(status);
 }

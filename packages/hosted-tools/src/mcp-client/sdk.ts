@@ -38,7 +38,7 @@ export interface ServerAccess {
 /** A client that is not connected yet, and its transport. */
 export interface SdkClient {
   client: Client;
-  transport: Transport & Partial<Pick<StreamableHTTPClientTransport, "terminateSession">>;
+  transport: Transport & Partial<Pick<StreamableHTTPClientTransport, "terminateSession" | "sessionId">>;
 }
 
 /** Throws ToolFault `protocol` for a header of the target that HTTP cannot carry. */
@@ -121,6 +121,11 @@ function set(headers: Headers, name: string, value: string): void {
   } catch {
     throw new ToolFault("protocol", "A header for the MCP server has a name or value that is invalid in HTTP.");
   }
+}
+
+/** Tells whether a client tries the transport of 2024-11-05 after a status; after others a GET would only get the same. */
+export function mayBeOld(status: number | undefined): boolean {
+  return status !== undefined && status >= 400 && status < 500 && ![401, 403, 407, 429].includes(status);
 }
 
 /** The error of a server that has left `initialize` behind, in the body of a 400 or as the answer. */
