@@ -13,6 +13,8 @@ class Oracle {
   readonly #text: string;
   readonly #found = new Map<string, Set<number>>();
   #visited = new Set<string>();
+  /** The ends that this pass has found. In the last pass no rule gets another one, so that these stay right. */
+  #known = new Map<Expression, Map<number, Set<number>>>();
   #grew = true;
 
   constructor(rules: ReadonlyMap<string, Expression>, text: string) {
@@ -25,12 +27,22 @@ class Oracle {
     while (this.#grew) {
       this.#grew = false;
       this.#visited = new Set();
+      this.#known = new Map();
       ends = this.#ends(start, 0);
     }
     return ends;
   }
 
+  /** Each expression is looked at once at each place: nested repetitions would take for ever. */
   #ends(expression: Expression, at: number): Set<number> {
+    const places = this.#known.get(expression) ?? new Map<number, Set<number>>();
+    this.#known.set(expression, places);
+    const ends = places.get(at) ?? this.#endsAnew(expression, at);
+    places.set(at, ends);
+    return ends;
+  }
+
+  #endsAnew(expression: Expression, at: number): Set<number> {
     switch (expression.kind) {
       case "text":
         return new Set(this.#text.startsWith(expression.text, at) ? [at + expression.text.length] : []);
