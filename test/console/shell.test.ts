@@ -56,8 +56,8 @@ describe("signing in", () => {
       window.observer = new PerformanceObserver((list) => shifts.push(...list.getEntries()));
       observer.observe({ type: "layout-shift", buffered: true });`);
     // The last script that the page before loads.
-    await page.waitForFunction(
-      "performance.getEntriesByType('resource').some(({ name }) => name.includes('markdown-reader'))",
+    await eventually(() =>
+      page.evaluate("performance.getEntriesByType('resource').some(({ name }) => name.includes('markdown-reader'))"),
     );
     const asked: string[] = [];
     page.on("request", (request) => asked.push(new URL(request.url()).pathname.replace(/\w{16}/, "version")));
