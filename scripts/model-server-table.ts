@@ -84,7 +84,7 @@ const ROWS: readonly (readonly [string, (dialect: Dialect) => string])[] = [
   ],
   ["Tenants in its prefix cache", tenants],
   ["Its load is read from `/metrics`", ({ gauges }) => (gauges ? yes : "–")],
-  ["`thinking_token_budget`", field("thinking_token_budget")],
+  ["`thinking_token_budget`", field("thinking_token_budget", "enforced by the gateway")],
   ...["top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids", "logit_bias"].map(
     (name) => [`\`${name}\``, field(name)] as const,
   ),

@@ -1,4 +1,5 @@
 import { ENGINES } from "@responses-edge/turn/contract/engine";
+import { REPETITION_GUARDS } from "@responses-edge/turn/repetition";
 import { z } from "zod";
 import { fallbackNames, routeEntry } from "./routes.ts";
 import { flag, jsonMap, listed, listText, setOf, someOf, urlPrefixes } from "./values.ts";
@@ -145,6 +146,11 @@ export const models = {
       "THINKING_BUDGETS",
       jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
       'JSON: a chat model\'s `thinking_token_budget` for each `reasoning.effort`, such as `{"my-model":{"low":1024,"high":16384}}`. A request\'s own goes before it.',
+    ),
+    repetitionGuard: variable(
+      "REPETITION_GUARD",
+      z.enum(REPETITION_GUARDS).default("on"),
+      "Where a model that repeats itself is stopped, and goes on without the repetitions: `on` is in reasoning and answers, `thoughts` only in reasoning, `off` nowhere. A key or a tenant may have its own. See [repetition.md](../repetition.md).",
     ),
     isMediaListed: variable(
       "MEDIA_URLS",

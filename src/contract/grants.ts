@@ -1,5 +1,6 @@
 import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "@responses-edge/responses-api/hosted-tools";
+import { REPETITION_GUARDS, type RepetitionGuardMode } from "@responses-edge/turn/repetition";
 import { BUDGET_WINDOWS, type CountedLimits, endUserLimits, STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
 import { type Config, closedFields, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
@@ -55,6 +56,8 @@ export const grants = z.strictObject({
   mcp_hosts: list(host, { max: MAX_NAMES }).nullish(),
   vllm_extras: list(z.enum(VLLM_EXTRAS), { max: MAX_NAMES }).nullish(),
   force_store_false: z.boolean().nullish(),
+  /** In the place of `REPETITION_GUARD`. */
+  repetition_guard: z.enum(REPETITION_GUARDS).nullish(),
   tier: z.string().regex(TIER, "Expected 1 to 64 letters, digits, '_' or '-'.").nullish(),
   /** Usage is counted even without limits. */
   track_usage: z.boolean().nullish(),
@@ -116,10 +119,11 @@ export interface Policy {
   tracksHomes: boolean;
   logsContent: boolean;
   files: FileLimits;
+  repetitionGuard: RepetitionGuardMode | undefined;
   tier: string | undefined;
 }
 
-/** The policy of a key and its tenant. A key is never allowed more than its tenant; its tier overrides its tenant's. */
+/** The policy of a key and its tenant. A key is never allowed more than its tenant; its tier and its `repetition_guard` override its tenant's. */
 export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
   const both = [tenant, key].filter((each) => each !== null);
   const caps = both.map((each) => each.max_output_tokens).filter((cap) => cap != null);
@@ -133,6 +137,7 @@ export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
     tracksHomes: both.some((each) => each.track_homes === true),
     logsContent: both.some((each) => each.log_content === true),
     files: { tenant: fileLimitOf(tenant), key: fileLimitOf(key) },
+    repetitionGuard: key?.repetition_guard ?? tenant?.repetition_guard ?? undefined,
     tier: key?.tier ?? tenant?.tier ?? undefined,
   };
 }
@@ -169,7 +174,7 @@ const restrictedConfigs = new WeakMap<Policy, { of: Config; config: Config }>();
 export function restrictedConfig(config: Config, policy: Policy): Config {
   const known = restrictedConfigs.get(policy);
   if (known?.of === config) return known.config;
-  const { hostedTools, mcpHosts, vllmExtras, models } = policy;
+  const { hostedTools, mcpHosts, vllmExtras, models, repetitionGuard } = policy;
   const allowed = (names: readonly string[]) => names.filter((name) => models.every((each) => hasModel(each, name)));
   const routes = [...config.routes].map(([name, { targets, fallbacks, contextFallbacks }]) => {
     return [name, { targets, fallbacks: allowed(fallbacks), contextFallbacks: allowed(contextFallbacks) }] as const;
@@ -186,6 +191,7 @@ export function restrictedConfig(config: Config, policy: Policy): Config {
       }),
     },
     routes: new Map(routes),
+    ...(repetitionGuard && { repetitionGuard }),
     ...(vllmExtras && { closedFields: closedFields(vllmExtras, config.vllmExtraFields) }),
   };
   restrictedConfigs.set(policy, { of: config, config: made });

@@ -105,6 +105,12 @@ export const TAKE_UPS: Instrument = {
   description: "Generations that broke off and resumed.",
 };
 
+export const CUTS: Instrument = {
+  name: "responses_edge.cuts",
+  unit: "{cut}",
+  description: "Generations that this server has broken off, because they repeated themselves or thought too long.",
+};
+
 export const CLIENTS_LEFT: Instrument = {
   name: "responses_edge.clients_left",
   unit: "{client}",
@@ -156,6 +162,7 @@ export const INSTRUMENTS: readonly Instrument[] = [
   REASONING_TOKENS,
   RETRIES,
   TAKE_UPS,
+  CUTS,
   CLIENTS_LEFT,
   FILES_STORED,
   FILE_BYTES_STORED,

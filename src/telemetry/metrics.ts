@@ -7,6 +7,7 @@ import {
   CLIENT_TOKEN_USAGE,
   CLIENTS_LEFT,
   CONVERSATION_WAIT,
+  CUTS,
   EXECUTE_TOOL_DURATION,
   HTTP_SERVER_REQUEST_DURATION,
   REASONING_TOKENS,
@@ -64,6 +65,9 @@ export function recordMetrics(event: WideEvent, measured: Measurements, record: 
   count(record, REASONING_TOKENS, byModel, event.reasoning_tokens);
   count(record, RETRIES, byModel, event.retries);
   count(record, TAKE_UPS, byModel, event.take_ups);
+  for (const { kind, reason } of measured.cuts) {
+    record(CUTS, { ...byModel, "responses_edge.text": kind, "responses_edge.reason": reason }, 1);
+  }
   recordModelCalls(measured, common, record);
   recordToolCalls(measured, record);
 }

@@ -33,6 +33,7 @@ export interface WideEvent {
   tool_failures?: number;
   retries?: number;
   take_ups?: number;
+  cuts?: number;
   rows_written?: number;
   stored?: boolean;
   client_left: boolean;
@@ -111,6 +112,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
       tool_failures: toolCalls.filter((call) => call.error !== undefined && call.item !== undefined).length,
       retries: modelCalls.filter(isRetry).length + measured.failovers,
       take_ups: modelCalls.filter(({ purpose }) => purpose === "take_up").length,
+      cuts: measured.cuts.length,
       rows_written: measured.rowsWritten,
       stored: turn.isStored,
     }),

@@ -6,6 +6,8 @@ import { isObject, type Rule, show } from "./violations.ts";
 
 /** The fields that may change between two snapshots of one response. */
 const CHANGING_KEYS: ReadonlySet<string> = new Set([
+  // The items that this server has cut, as far as the output has them.
+  "cut_items",
   "completed_at",
   "error",
   "incomplete_details",

@@ -78,7 +78,13 @@ export function newOutput(
     {
       asked: { request, address: ADDRESS, model: { name: "m", upstream: "m" }, cacheSalt: "", createdAt: 1_000 },
       past: { history: [], replays: [], input, removed: [] },
-      bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: changed.outputLength ?? 1_000_000 },
+      bounds: {
+        maxRetries: 0,
+        maxFruitless: 0,
+        outageMs: 0,
+        outputLength: changed.outputLength ?? 1_000_000,
+        repetitionGuard: "on",
+      },
       tools: { plugins: PLUGINS, session: { ...SESSION, ...changed.session } as ToolSession },
       secrets: {
         ...{ hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },

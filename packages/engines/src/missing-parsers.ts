@@ -1,4 +1,5 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { DialectName } from "./dialects/dialect.ts";
 import { parserFactsOf } from "./parser-facts.ts";
 
@@ -35,6 +36,11 @@ const REFUSES_CALLS = /enable-auto-tool-choice|tool-call-parser|requires? --jinj
 /** Tells whether a server refuses tools because it runs without a parser of calls, by the text of its error. */
 export function lacksParserOfCalls(message: string): boolean {
   return REFUSES_CALLS.test(message);
+}
+
+/** The same by the error of a request. */
+export function isWithoutParser(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 400 && lacksParserOfCalls(error.message);
 }
 
 /** Models of each server remember little: their names come from the operator's servers. */

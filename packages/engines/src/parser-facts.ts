@@ -11,6 +11,8 @@ interface ParserFacts {
   readonly beginInThought: Set<string>;
   /** When it last refused the schemas of functions that are strict by default. Unix milliseconds. */
   refusedStrictAt?: number;
+  /** When it last refused a budget of reasoning tokens, because it does not know where they end. Unix milliseconds. */
+  refusedBudgetAt?: number;
   /** When a call of a strict function was last outside its schema: the server does not bind them. Unix milliseconds. */
   ignoredStrictAt?: number;
 }

@@ -59,6 +59,7 @@ export function toFinishReason(reason: string): FinishReason {
     case "length":
     case "tool_calls":
     case "content_filter":
+    case "repetition":
       return reason;
     default:
       return "stop";

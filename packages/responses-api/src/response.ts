@@ -119,6 +119,11 @@ export const responseSchemas = once(() => {
     output_messages: z.array(z.looseObject({})).optional(),
     // vLLM's disaggregated-serving hand-over, present only when the engine returned it.
     kv_transfer_params: z.unknown().optional(),
+    // The items whose generation this server has broken off, in their order. Present only if there are any.
+    cut_items: z
+      .array(z.object({ id: text.nullable(), reason: z.enum(["repetition", "thinking_token_budget"]) }))
+      .describe("`id` is null for reasoning that is not shown.")
+      .optional(),
     recovery: z
       .object({ down_since: seconds, gives_up_at: seconds })
       .describe("Only in events, while the turn waits for a model server.")

@@ -217,7 +217,7 @@ export class Compaction {
     return left >= wanted ? whole : truncateToFit(model.engine, whole, host.signal);
   }
 
-  async #consume(generation: Generation, said: SummaryText): Promise<void> {
+  async #consume(generation: Generation, said: SummaryText): Promise<undefined> {
     for await (const deltas of generation) {
       said.take(deltas);
       if (said.hasBegun) {

@@ -15,3 +15,12 @@ export function restarted(): ApiError {
 export function notStored(): ApiError {
   return new ApiError({ status: 500, message: "The response could not be stored.", code: "storage_error" });
 }
+
+/** 502: a generation that the client has seen broke off where it cannot continue, because of `fault`. */
+export function cannotContinue(fault: ApiError): ApiError {
+  return new ApiError({
+    status: 502,
+    message: `${fault.message} The generation cannot resume in the middle of a function call, structured output or a refusal.`,
+    code: "cannot_continue",
+  });
+}

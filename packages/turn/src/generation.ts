@@ -4,10 +4,13 @@ import type { Usage } from "@responses-edge/responses-api/response";
 import type { Prompt, Resumption } from "./contract/engine.ts";
 import { beginModelCall, endModelCall, type ModelCall, tokensBetween } from "./contract/measurements.ts";
 import { pause } from "./contract/pause.ts";
+import { withoutCuts } from "./cuts.ts";
 import type { Outcome } from "./decide.ts";
+import { cannotContinue } from "./faults.ts";
 import type { TurnOptions } from "./options.ts";
 import type { RoundPrompt } from "./prompt.ts";
 import type { DeltaCount } from "./records.ts";
+import { type CutCause, RepetitionGuard } from "./repetition-guard.ts";
 import type { Outage } from "./response.ts";
 import { type BrokenOff, type Generation, isTransient, outOfTokens, ResumePolicy, resumed } from "./resume.ts";
 import { plus, roundDeltas } from "./state.ts";
@@ -21,7 +24,8 @@ import type { TurnOutput } from "./turn-output.ts";
 /** A generation in progress, and its consumer. */
 interface RunningGeneration {
   started: Promise<Generation>;
-  consume: (generation: Generation) => Promise<void>;
+  /** Reads a generation to its end. Gives how to go on if it was broken off. */
+  consume: (generation: Generation) => Promise<(() => Promise<Generation>) | undefined>;
   /** `progress` grows with all output; `usage` is the use so far, as the model server has reported it. */
   said: { readonly progress: number; readonly usage: Usage | null | undefined };
   /** Begins a generation that continues after a fault. */
@@ -49,6 +53,7 @@ export class Generations {
   readonly #options: Pick<TurnOptions, "asked" | "model" | "bounds" | "tools" | "host">;
   readonly #output: TurnOutput;
   readonly #prompt: RoundPrompt;
+  readonly #guard: RepetitionGuard;
   /**
    * Aborts a generation that began and turned out unusable. Undefined if only the raw messages of a prompt could show
    * that.
@@ -65,6 +70,7 @@ export class Generations {
     this.#options = options;
     this.#output = output;
     this.#prompt = prompt;
+    this.#guard = new RepetitionGuard(options, output);
     this.#unusable = options.asked.request.enable_response_messages ? new AbortController() : undefined;
     const { signal, steering } = options.host;
     const ends = [signal];
@@ -77,9 +83,8 @@ export class Generations {
   get isResumable(): boolean {
     const { round, state } = this.#output;
     const { sampled } = state.round;
-    const partial = round.partialItems as Item[];
-    if (partial.length === 0 && !sampled) return true;
-    return this.#options.model.engine.resumption(this.#prompt.current, partial, sampled) !== undefined;
+    if (round.partialItems.length === 0 && !sampled) return true;
+    return this.#resumption(this.#prompt.current) !== undefined;
   }
 
   /** Aborts a generation that has begun, because the turn has failed otherwise. */
@@ -113,7 +118,9 @@ export class Generations {
   /** Runs the round's generation to its end. As `runToEnd`. */
   async run(started: Promise<Generation>): Promise<Outcome | undefined> {
     const { round, size } = this.#output;
-    const { measured, clock, sink } = this.#options.host;
+    const { model, host } = this.#options;
+    const { measured, clock, sink } = host;
+    const guard = this.#guard;
     const mayCite = this.#options.tools.session?.citations !== undefined;
     const consume = async (generation: Generation) => {
       const reads = generation[Symbol.asyncIterator]();
@@ -121,23 +128,32 @@ export class Generations {
       // Outside the loop, which runs for each token.
       const call = measured?.modelCalls.at(-1);
       if (call && call.endedAt === undefined) call.firstChunkAt = clock();
+      guard.begin(model.engine.unboundThinking(this.#prompt.current));
       try {
         while (!read.done) {
-          for (const delta of read.value) round.apply(delta);
+          for (const delta of read.value) {
+            // The samples come after the deltas that they have become.
+            if (guard.cause && delta.kind !== "sampled") continue;
+            round.apply(delta);
+            guard.read(delta);
+          }
           if (mayCite) round.recordBuffered();
           // A returned promise makes the turn wait for it.
           const full = sink?.flush();
           if (full) await full;
           if (size.isFull) {
             round.apply({ kind: "finish", reason: "length" });
-            return;
+            return undefined;
           }
+          const { cause } = guard;
+          if (cause) return () => this.#goOnAfter(cause);
           read = await reads.next();
         }
       } finally {
         // Stops an unfinished generation.
         if (!read.done) await reads.return?.();
       }
+      return undefined;
     };
     const fault = await this.runToEnd({ started, consume, said: round, again: (fault) => this.resume(fault) });
     const call = measured?.modelCalls.at(-1);
@@ -183,9 +199,11 @@ export class Generations {
         taken = true;
         begun = true;
         response.outage = undefined;
-        await consume(deltas);
+        const goOn = await consume(deltas);
         if (measured) endModelCall(measured, { now: clock(), tokens: tokensBetween(usedBefore, said.usage) });
-        return signal.aborted ? { status: "cancelled" } : undefined;
+        if (signal.aborted) return { status: "cancelled" };
+        if (!goOn) return undefined;
+        generation = goOn();
       } catch (error) {
         const fault = toApiError(error);
         const isEnded = this.#ends.aborted;
@@ -214,30 +232,31 @@ export class Generations {
   }
 
   /**
-   * Begins a generation that continues where the last one broke off. Throws the fault that broke it off if that is
-   * impossible.
+   * Begins a generation that continues where the last one broke off. If that is impossible, it throws the fault that
+   * broke it off; without a fault, because this server broke it off, it ends the generation.
    */
-  async resume(fault: ApiError): Promise<Generation> {
-    const { asked, model, host } = this.#options;
+  async resume(fault?: ApiError): Promise<Generation> {
+    const { asked, host } = this.#options;
     const { round, state } = this.#output;
     const { sampled } = state.round;
     // With its exact tokens, a model can even continue in the middle of a call.
     if (!sampled) round.forgetUnshown();
     const partial = round.partialItems;
-    if (partial.length === 0 && !sampled) return this.#ask();
+    if (partial.length === 0 && !sampled && state.round.cuts.thought === 0) return this.#ask();
     const prompt = await this.#prompt.fitting();
-    const resumption = model.engine.resumption(prompt, partial as Item[], sampled);
+    const resumption = this.#resumption(prompt);
     const { anew = 0 } = resumption ?? {};
     if (!host.sink && (!resumption || anew > 0)) {
       // Nobody has seen its output.
       this.takeBack();
       return this.#ask();
     }
-    if (!resumption) throw cannotContinue(fault);
+    if (!resumption && fault) throw cannotContinue(fault);
+    if (!resumption) return this.#cut();
     const first = anew > 0 ? partial[partial.length - anew] : undefined;
     if (first) this.#lose(round.breakOff(first.id));
     // Nothing is left to continue.
-    if (first && first === partial[0]) return this.#ask();
+    if (first && first === partial[0] && !resumption.isQuoted) return this.#ask();
     const { sampledTokens } = resumption;
     const size = sampledTokens === undefined ? await this.#measure(resumption) : undefined;
     const { all, reasoning } = roundDeltas(state);
@@ -250,7 +269,8 @@ export class Generations {
     if (limit != null && spentTokens >= limit && !resumption.prompt.sampled) {
       return outOfTokens(Math.max(0, limit - spentBefore), before ?? (await this.#brokenOff(prompt)));
     }
-    const generation = await this.generate({ ...resumption.prompt, spentTokens }, this.#ends, "take_up");
+    const again = { ...resumption.prompt, spentTokens, ...this.#guard.promptChange };
+    const generation = await this.generate(again, this.#ends, "take_up");
     return resumed(generation, resumption.repeated, before);
   }
 
@@ -264,17 +284,35 @@ export class Generations {
     const { sampled } = state.round;
     if (!sampled) round.forgetUnshown();
     const prompt = await this.#prompt.fitting();
-    const resumption = sampled && model.engine.resumption(prompt, round.partialItems as Item[], sampled);
+    const resumption = sampled && this.#resumption(prompt);
     if (!resumption?.prompt.sampled) return outOfTokens(roundDeltas(state).all, await this.#brokenOff(prompt));
     // All that it may put out has been sampled: nobody is asked.
     const request = { ...resumption.prompt.request, max_output_tokens: 1 };
     return model.engine.generate({ ...resumption.prompt, request, spentTokens: 1 }, host.signal);
   }
 
+  /** The prompt that continues after the round's output, without its cuts; undefined if the engine cannot make it. */
+  #resumption(prompt: Prompt): Resumption | undefined {
+    const { round, state } = this.#output;
+    const { sampled, cuts } = state.round;
+    const partial = withoutCuts(state.cuts, round.partialItems) as Item[];
+    const { engine } = this.#options.model;
+    return engine.resumption(prompt, partial, sampled, { endsThought: cuts.thought > 0 });
+  }
+
+  /** Goes on after a generation that this server has broken off, or ends it if that has been of no use. */
+  async #goOnAfter(cause: CutCause): Promise<Generation> {
+    const { round } = this.#output;
+    round.finish = undefined;
+    if (!this.#guard.mayGoOn(cause.kind)) return this.#cut();
+    await this.#guard.cutOff(cause, this.#prompt.current);
+    return this.resume();
+  }
+
   /** Asks the model once, from the beginning of its round. */
   async #ask(): Promise<Generation> {
     const ends = this.#ends;
-    const prompt = await this.#prompt.fitting();
+    const prompt = { ...(await this.#prompt.fitting()), ...this.#guard.promptChange };
     const { tokensInRound } = this.#output.response;
     if (tokensInRound === 0) return this.generate(prompt, ends, "round");
     const spentTokens = (prompt.spentTokens ?? 0) + tokensInRound;
@@ -350,7 +388,8 @@ export class Generations {
         model.engine.measure(resumption.prompt, host.signal),
       ]);
       const more = Math.max(0, whole.tokens - prompt.tokens);
-      const generated = whole.isTokenPerDelta ? roundDeltas(this.#output.state).all : more;
+      const isCounted = whole.isTokenPerDelta || resumption.isQuoted;
+      const generated = isCounted ? roundDeltas(this.#output.state).all : more;
       return { prompt: prompt.tokens, generated, added: Math.max(0, more - generated) };
     } catch (error) {
       // A server that is away could not generate, either; one that cannot count can.
@@ -358,12 +397,4 @@ export class Generations {
       return undefined;
     }
   }
-}
-
-function cannotContinue(fault: ApiError): ApiError {
-  return new ApiError({
-    status: 502,
-    message: `${fault.message} The generation cannot resume in the middle of a function call, structured output or a refusal.`,
-    code: "cannot_continue",
-  });
 }

@@ -336,6 +336,8 @@ export class ModelOutput {
     // In place, because the response has the same list.
     state.output.splice(0, state.output.length, ...state.output.filter(isKept));
     state.round.sampled = undefined;
+    const ids = new Set<string | null>(withdrawn.map(({ id }) => id));
+    state.cuts = state.cuts.filter(({ item }) => !ids.has(item));
     this.#output.messages.beginRound();
     this.#texts.withdraw();
     this.#clientCalls?.withdraw();

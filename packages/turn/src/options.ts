@@ -8,6 +8,7 @@ import type { Measurements } from "./contract/measurements.ts";
 import type { Plugins } from "./contract/plugin.ts";
 import type { ToolSession } from "./contract/tool-session.ts";
 import type { BatchSink } from "./output-events.ts";
+import type { RepetitionGuardMode } from "./repetition.ts";
 import type { ReasoningSeal } from "./sealed-content/sealed-reasoning.ts";
 import type { CompactionCodec } from "./sealed-content/sealing.ts";
 import type { TurnState } from "./state.ts";
@@ -80,6 +81,8 @@ export interface TurnBounds {
   outageMs: number;
   /** The longest JSON of the turn's whole output, in UTF-16 units; a turn that reaches it is `incomplete`. */
   outputLength: number;
+  /** The texts in which repetition is looked for. */
+  repetitionGuard: RepetitionGuardMode;
 }
 
 interface TurnPlugins {

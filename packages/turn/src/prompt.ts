@@ -14,6 +14,7 @@ import { ClientTools, flatName } from "@responses-edge/responses-api/tool-names"
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { type NoteRole, standingPast } from "./compacted-past.ts";
 import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "./contract/engine.ts";
+import { withoutCuts } from "./cuts.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { Asked, TurnPast } from "./options.ts";
 import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
@@ -149,7 +150,7 @@ export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, it
 /** The items of the earlier rounds, as prompts have them. */
 export function earlierOutput(state: TurnState): Item[] {
   const earlier = state.output.slice(0, state.round.firstItem);
-  return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
+  return withoutCuts(state.cuts, withThoughts(state, withoutSuperseded(state, earlier))) as Item[];
 }
 
 /**

@@ -2,6 +2,7 @@ import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { RawMessage, Replay, Sampled, ToolExchange } from "./contract/engine.ts";
 import type { PendingCall } from "./contract/tool-session.ts";
+import type { RepeatedKind } from "./repetition.ts";
 
 /**
  * Records that a run's log has beside its events, so that a crashed turn can continue. No reader of the stream sees
@@ -39,6 +40,8 @@ export type TurnRecord =
   | { superseded: string[] }
   /** Deltas of the round that were lost so far. */
   | { lost: DeltaCount }
+  /** The generation was broken off because of its end. */
+  | { cut: Cut }
   /** The model is asked again in the same round, because its answer was unusable. */
   | { asked_again: true }
   /** All calls are answered, and the next round begins. `trailing` are the raw messages after its prompt's items. */
@@ -48,6 +51,26 @@ export type TurnRecord =
 export interface DeltaCount {
   all: number;
   reasoning: number;
+}
+
+/** Why a generation was broken off. */
+export type CutReason = "repetition" | "thinking_token_budget";
+
+/** A cut, as the log has it. */
+export interface Cut {
+  kind: RepeatedKind;
+  reason: CutReason;
+  /** The item with the text; null if no item shows it. */
+  item: string | null;
+  /** The index of the text among the item's parts. */
+  part: number;
+  /** The characters from `from` to `to` are not in later prompts of the turn. */
+  from: number;
+  to: number;
+  /** The round's samples from which the model goes on, if its engine gives samples. */
+  sampled?: Sampled;
+  /** Deltas of the round that were lost so far, including those that this cut drops. */
+  lost: DeltaCount;
 }
 
 /** A generation has ended with calls for this server to answer: everything that its round leaves. */

@@ -138,6 +138,8 @@ export class TurnResponse {
     response.completed_at = outcome.status === "completed" ? unixSeconds(this.#options.host.clock()) : null;
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
+    const { cuts } = this.#state;
+    if (cuts.length > 0) response.cut_items = cuts.map(({ item, reason }) => ({ id: item, reason }));
     const { moderation } = this.#options;
     response.moderation = moderation?.result ?? null;
     const toolUse = response.tools.length > 0 ? toolUseOf(response) : undefined;

@@ -228,14 +228,16 @@ function commonPrefix(a: string, b: string): number {
 function wholeUsage(usage: Usage, { prompt, added = 0, reasoning, isText }: BrokenOff): Usage {
   const cached = Math.min(usage.input_tokens_details.cached_tokens, prompt);
   const written = Math.min(usage.input_tokens_details.cache_write_tokens, prompt - cached);
+  const output = Math.max(0, usage.total_tokens - added - prompt);
   return {
     ...usage,
     input_tokens: prompt,
     input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached, cache_write_tokens: written },
-    output_tokens: usage.total_tokens - added - prompt,
-    total_tokens: usage.total_tokens - added,
+    output_tokens: output,
+    total_tokens: prompt + output,
     output_tokens_details: {
-      reasoning_tokens: reasoning + (isText ? 0 : usage.output_tokens_details.reasoning_tokens),
+      // The earlier ones are approximate.
+      reasoning_tokens: Math.min(output, reasoning + (isText ? 0 : usage.output_tokens_details.reasoning_tokens)),
     },
   };
 }

@@ -13,7 +13,7 @@ import { appendWritten, isClientCall, type OutputItem } from "@responses-edge/re
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "./contract/engine.ts";
 import type { Citation, PendingCall } from "./contract/tool-session.ts";
-import type { CallAnswer, DeltaCount, TurnRecord } from "./records.ts";
+import type { CallAnswer, Cut, DeltaCount, TurnRecord } from "./records.ts";
 
 const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };
 
@@ -54,6 +54,8 @@ export interface TurnState {
   deltasBefore: DeltaCount[];
   /** Ids of items that the model generates anew. */
   superseded: Set<string>;
+  /** The cuts in the output, oldest first. */
+  cuts: Cut[];
   /** `output_index` of each unfinished list of an MCP server's tools. */
   openLists: number[];
   /** Number of ended rounds. */
@@ -82,6 +84,8 @@ interface RoundState {
   deltasBefore: DeltaCount;
   /** Its lost deltas, because it was begun anew. */
   lost: DeltaCount;
+  /** How often its thought, and its answer, was cut. */
+  cuts: { thought: number; answer: number };
   /** Its samples so far. */
   sampled: Sampled | undefined;
   /** Hosted tools' calls that the model has completed while it is still generating. */
@@ -127,6 +131,7 @@ export function newTurnState(): TurnState {
     deltas: { ...NO_DELTAS },
     deltasBefore: [],
     superseded: new Set(),
+    cuts: [],
     openLists: [],
     rounds: 0,
     replays: [],
@@ -144,6 +149,7 @@ function newRound(firstItem: number, deltas: DeltaCount): RoundState {
     firstItem,
     deltasBefore: { ...deltas },
     lost: NO_DELTAS,
+    cuts: { thought: 0, answer: 0 },
     sampled: undefined,
     called: [],
     compacted: false,
@@ -232,12 +238,17 @@ export function spentTokens({ usage, summaryTokens }: TurnState): number {
 /** Few tokens are longer, and few pairs of tokens are as long. UTF-16 units. */
 const LONGEST_TOKEN = 16;
 
+/** The tokens of a delta's text, about. */
+export function deltaTokens(text: string): number {
+  return text.length <= LONGEST_TOKEN ? 1 : Math.round(Buffer.byteLength(text) / BYTES_PER_TOKEN);
+}
+
 /**
  * Counts a delta: usually about one token, and more if the model server sends several at once. Adds its text to the
  * open part, or to the item of a call.
  */
 export function applyDelta(state: TurnState, type: DeltaType | "thought", text: string): void {
-  const tokens = text.length <= LONGEST_TOKEN ? 1 : Math.round(Buffer.byteLength(text) / BYTES_PER_TOKEN);
+  const tokens = deltaTokens(text);
   state.deltas.all += tokens;
   const isReasoning =
     type === "response.reasoning_text.delta" || type === "response.reasoning_summary_text.delta" || type === "thought";
@@ -264,6 +275,7 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
   else if ("asked_again" in record) state.askedAgain += 1;
   else if ("superseded" in record) for (const id of record.superseded) state.superseded.add(id);
   else if ("lost" in record) round.lost = record.lost;
+  else if ("cut" in record) applyCut(state, record.cut);
   else if ("summarized" in record) {
     state.usage = record.summarized.usage;
     state.summaryTokens += record.summarized.outputTokens;
@@ -299,6 +311,15 @@ function addThought(state: TurnState, text: string): void {
   if (text === "") return;
   state.openPart.text += text;
   applyDelta(state, "thought", text);
+}
+
+/** Cuts the end of a round's text. */
+function applyCut(state: TurnState, cut: Cut): void {
+  const { round } = state;
+  state.cuts.push(cut);
+  round.cuts[cut.kind] += 1;
+  round.lost = cut.lost;
+  if (cut.sampled) round.sampled = "ids" in cut.sampled ? { ids: [...cut.sampled.ids] } : { ...cut.sampled };
 }
 
 /** Items with the thoughts that no event shows, as prompts and the store have them. */

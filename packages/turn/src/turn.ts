@@ -7,6 +7,7 @@ import { mustCall } from "@responses-edge/responses-api/tools";
 import { Compaction, type DueCompaction } from "./compaction.ts";
 import type { Prompt, RawMessage } from "./contract/engine.ts";
 import { beginToolCall, endToolCall, NO_TOKENS, tokensOf } from "./contract/measurements.ts";
+import { withoutCuts } from "./cuts.ts";
 import {
   type Again,
   type CompactionKind,
@@ -355,17 +356,16 @@ export class Turn {
     const isClients = waitsForClient(state);
     if (!isClients) {
       // The round's output becomes part of the prompt.
-      const items = withThoughts(state, roundItems(state)) as Item[];
+      const items = withoutCuts(state.cuts, withThoughts(state, roundItems(state))) as Item[];
       const hasCalled = again.length === 0 || items.some(isServerCall);
       output.nextRound();
       this.#prompt.next(promptOutput(this.#options.past, output, items), hasCalled);
     }
-    const { asked } = this.#options;
     return {
       did: "answer",
       waitsForClient: isClients,
       isFull: output.size.isFull,
-      disregarded: isClients ? disregarded(asked.request, this.#prompt.current, state) : undefined,
+      disregarded: isClients ? disregarded(this.#options.asked.request, this.#prompt.current, state) : undefined,
     };
   }
 

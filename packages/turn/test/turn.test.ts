@@ -25,6 +25,7 @@ function engineOf(rounds: readonly Round[]): Engine & { prompts: Prompt[] } {
     noteRole: "developer",
     accept: (request) => request,
     mayCall: () => true,
+    unboundThinking: () => undefined,
     async generate(prompt) {
       prompts.push(prompt);
       const round = left.shift() ?? [];
@@ -68,7 +69,7 @@ async function tell(engine: Engine, body: object, changed: Partial<TurnOptions> 
       removed: [],
     },
     model: { engine, isServerGone: async () => false, leaveServer: () => {} },
-    bounds: { maxRetries: 1, maxFruitless: 1, outageMs: 0, outputLength: 1_000_000 },
+    bounds: { maxRetries: 1, maxFruitless: 1, outageMs: 0, outputLength: 1_000_000, repetitionGuard: "on" },
     tools: { plugins: new Plugins([]) },
     secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
     host: {
@@ -203,4 +204,50 @@ it("asks no model for a forced call that there is none to make, or no time for",
   const late = await tell(engine, body, { tools: { plugins, session: { ...idle, deadline: 0 } } });
   expect(late.events).toContainEqual(expect.objectContaining({ type: "error", code: "tool_timeout" }));
   expect(late.status).toBe("failed");
+});
+
+const LINE = "Wait, let me look at the second case again. ";
+
+/** A thought that repeats a line until it is broken off, and then the answer, if the engine is asked for it. */
+function looping() {
+  const thought = Array.from({ length: 200 }, (): ModelDelta => ({ kind: "reasoning", text: LINE }));
+  const asked: (boolean | undefined)[] = [];
+  const engine: Engine & { prompts: Prompt[] } = {
+    ...engineOf([]),
+    resumption: (prompt, partial, _, options) => {
+      asked.push(options?.endsThought);
+      const thoughts = partial.filter(({ type }) => type === "reasoning");
+      const anew = partial.length - thoughts.length;
+      return { prompt: { ...prompt, items: [...prompt.items, ...thoughts] as [] }, repeated: "", anew };
+    },
+  };
+  engine.generate = async (prompt) => {
+    engine.prompts.push(prompt);
+    const isAsked = prompt.items.some(({ type }) => type === "reasoning");
+    const deltas: ModelDelta[] = isAsked ? [{ kind: "text", text: "Four." }, STOP] : thought;
+    return (async function* () {
+      for (const delta of deltas) yield [delta];
+    })();
+  };
+  return { engine, asked };
+}
+
+it("breaks a thought off that repeats itself, wherever its process dies", async () => {
+  const body = { stream_options: { include_obfuscation: false } };
+  const whole = await tell(looping().engine, body);
+  expect(whole.output).toMatchObject([{ type: "reasoning", status: "completed" }, { content: [{ text: "Four." }] }]);
+  const cut = whole.lines.findIndex((line) => isRecord(line) && line.includes('"cut"'));
+  expect(cut).toBeGreaterThan(30);
+  const said = whole.lines.findIndex((line) => line.includes('"delta":"Four."'));
+  for (let at = cut - 2; at <= said; at += 1) {
+    const { engine, asked } = looping();
+    const { output, status } = await tell(engine, body, { logged: readLoggedTurn(whole.lines.slice(0, at)) });
+    expect(status).toBe("completed");
+    expect(output.filter(({ type }) => type === "reasoning")).toHaveLength(1);
+    expect(output.at(-1)).toMatchObject({ status: "completed", content: [{ text: "Four." }] });
+    // A cut that is in the log is not made again.
+    if (at <= cut) continue;
+    expect(asked[0]).toBe(true);
+    expect(engine.prompts[0]?.items.at(-1)).toMatchObject({ type: "reasoning", content: [{ text: LINE }] });
+  }
 });

@@ -127,6 +127,8 @@ export class Draft {
           break;
         case "finish":
           this.#finish = delta.reason;
+          // Nothing after it is read, and the answer goes on.
+          if (delta.reason === "repetition") out.push(delta);
           break;
         case "reasoning":
           if (this.#newest) this.#release(this.#newest, out);

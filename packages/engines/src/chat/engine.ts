@@ -2,7 +2,6 @@ import { LongWork } from "@responses-edge/bounded-io/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
-import type { Item } from "@responses-edge/responses-api/items/registry";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { answerFormat } from "@responses-edge/turn/contract/answer-format";
 import type {
@@ -18,7 +17,7 @@ import { clientFault, generateWithClientFaults, isBoundByClient } from "../clien
 import type { Dialect } from "../dialects/dialect.ts";
 import { cannotContinue } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
-import { lacksParserOfCalls, noteMissingParser, type ParserKind } from "../missing-parsers.ts";
+import { isWithoutParser, noteMissingParser, type ParserKind } from "../missing-parsers.ts";
 import { seesImages } from "../modalities.ts";
 import { dialectOf } from "../model-lists.ts";
 import { contextWindow } from "../models.ts";
@@ -42,6 +41,7 @@ import { asInput, forcedInput } from "./forced-input.ts";
 import type { MarkupSeen } from "./marked-text.ts";
 import { hasPictures } from "./messages.ts";
 import {
+  type Asked,
   type Asking,
   isContinued,
   isJoined,
@@ -52,6 +52,7 @@ import {
   toCountRequest,
 } from "./request.ts";
 import { continuesAfter, resumptionAfter } from "./resumption.ts";
+import { mayBindThinking, refusesThinkingBudget, thinkingBudgetOf, unboundThinking } from "./thinking-budget.ts";
 
 /**
  * Any model that vLLM serves with a chat template, over `/v1/chat/completions`. Always streamed, even for JSON answers:
@@ -192,16 +193,15 @@ export class ChatEngine implements Engine {
     laterSystemMessages: Asking["laterSystemMessages"] = "in_place",
   ): Promise<AsyncIterable<ModelDelta[]>> {
     const { model, request } = prompt;
-    const budgets = Object.hasOwn(this.#config.thinkingBudgets, model)
-      ? this.#config.thinkingBudgets[model]
-      : undefined;
     const effort = request.reasoning?.effort;
-    const thinkingBudget = effort == null ? undefined : budgets?.[effort];
+    const thinkingBudget = thinkingBudgetOf(prompt, this.#config);
+    const bindsThinking = mayBindThinking(this.#upstream.server);
     const facts = PARSER_FACTS.get(this.#upstream.server.baseUrl);
     const parsesCalls = !facts || !isBelieved(facts.refusedAutoAt);
     const bindsByDefault = !facts || !isBelieved(facts.refusedStrictAt);
     const seesImages = await this.#seesPictures(prompt, signal);
-    const asked = { ...asking, laterSystemMessages, seesImages, thinkingBudget, bindsByDefault, parsesCalls };
+    const known = { thinkingBudget, bindsThinking, bindsByDefault, parsesCalls };
+    const asked = { ...asking, ...known, laterSystemMessages, seesImages };
     const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
     const options = deliveryOf(prompt, promptTools(prompt).length > 0);
     let response: Response;
@@ -211,6 +211,9 @@ export class ChatEngine implements Engine {
       if (parsesCalls && isWithoutParser(error)) {
         this.#noteMissing("tool_calls", model);
         parserFactsOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
+        return this.#answer(prompt, asking, signal, laterSystemMessages);
+      }
+      if (bindsThinking && refusesThinkingBudget(error, this.#upstream.server)) {
         return this.#answer(prompt, asking, signal, laterSystemMessages);
       }
       const { code, param } = error instanceof ApiError ? error : {};
@@ -281,8 +284,12 @@ export class ChatEngine implements Engine {
     noteMissingParser({ baseUrl, name: config.name, dialect: dialectOf(server)?.name }, model, kind);
   }
 
-  resumption(prompt: Prompt, partial: readonly Item[]): Resumption | undefined {
-    return resumptionAfter(prompt, partial, (suits) => this.#upstream.require(suits));
+  resumption(...[prompt, partial, , options]: Parameters<Engine["resumption"]>): Resumption | undefined {
+    return resumptionAfter(prompt, partial, (suits) => this.#upstream.require(suits), options?.endsThought);
+  }
+
+  unboundThinking(prompt: Prompt): number | undefined {
+    return unboundThinking(prompt, this.#config, this.#upstream.server);
   }
 
   async measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize> {
@@ -390,11 +397,3 @@ export class ChatEngine implements Engine {
     yield deltas;
   }
 }
-
-/** Tells whether a server refuses a choice of tools because it runs without a parser of calls. */
-function isWithoutParser(error: unknown): boolean {
-  return error instanceof ApiError && error.status === 400 && lacksParserOfCalls(error.message);
-}
-
-/** How a prompt is asked, without the parts that are tried out. */
-type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget" | "bindsByDefault" | "parsesCalls">;

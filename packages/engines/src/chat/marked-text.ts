@@ -77,7 +77,7 @@ export class MarkedText {
   end(reason: FinishReason, deltas: ModelDelta[]): void {
     if (this.#text.stopped) return;
     const reader = this.#reader;
-    this.#deliver(reader.end(reason === "length" || reason === "content_filter"), deltas, true);
+    this.#deliver(reader.end(reason !== "stop" && reason !== "tool_calls"), deltas, true);
     const { found, unread } = reader;
     if (found.thoughts || found.calls || unread) {
       this.#use.onSeen({ ...found, endsThought: unread === "thought" || reader.endedThought });

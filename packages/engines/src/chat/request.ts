@@ -11,6 +11,7 @@ import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import type { Dialect } from "../dialects/dialect.ts";
 import { spell } from "../dialects/spell.ts";
 import { boundRules, strictByDefault, toolsOf } from "../offered-tools.ts";
+import { againstRepetition } from "../repetition-penalty.ts";
 import type { FormatWithTools } from "../settings.ts";
 import { deliveryOf } from "../vllm-stream.ts";
 import { withFamilyIds, withOutputsAfterCalls } from "./call-messages.ts";
@@ -30,6 +31,8 @@ const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
 export interface Asking extends Pick<MessageOptions, "laterSystemMessages" | "seesImages"> {
   /** Reasoning tokens of the model, if the request does not say. */
   thinkingBudget?: number;
+  /** False for a server that is known to refuse a budget of reasoning tokens: the turn enforces it. */
+  bindsThinking?: boolean;
   /** The grammar of the final text's format applies: no tool can be called, unless vLLM joins it with theirs. */
   bindsFormat: boolean;
   /** No more calls: the final text. */
@@ -43,6 +46,12 @@ export interface Asking extends Pick<MessageOptions, "laterSystemMessages" | "se
   /** EBNF of the whole output after the reasoning: the input of a call. */
   inputGrammar?: string;
 }
+
+/** How a prompt is asked, without the parts that are tried out. */
+export type Asked = Omit<
+  Asking,
+  "laterSystemMessages" | "thinkingBudget" | "bindsThinking" | "bindsByDefault" | "parsesCalls"
+>;
 
 /** Error texts of chat templates that want every system message at the beginning, or do not know the role later. */
 const SYSTEM_PLACEMENT =
@@ -205,7 +214,9 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
     logprobs: logprobs || undefined,
     top_logprobs: logprobs ? (request.top_logprobs ?? 0) : undefined,
     cache_salt: prompt.cacheSalt,
-    thinking_token_budget: request.thinking_token_budget ?? asking.thinkingBudget,
+    thinking_token_budget:
+      asking.bindsThinking === false ? undefined : (request.thinking_token_budget ?? asking.thinkingBudget),
+    ...againstRepetition(prompt),
     // It also returns the ids of the whole prompt, so only requests that ask for them set it.
     return_token_ids: request.enable_response_messages || undefined,
   });

@@ -1,6 +1,8 @@
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
+import { mustCall } from "@responses-edge/responses-api/tools";
 import type { Prompt, Resumption } from "@responses-edge/turn/contract/engine";
 import type { Dialect } from "../dialects/dialect.ts";
+import type { ChatMessage } from "./messages.ts";
 
 /**
  * Chat templates can leave only the text of the last assistant message open (`continue_final_message`), not its
@@ -14,7 +16,13 @@ export function resumptionAfter(
   prompt: Prompt,
   partial: readonly Item[],
   require: (suits: (dialect: Dialect) => boolean) => boolean,
+  endsThought = false,
 ): Resumption | undefined {
+  const begun = partial.findIndex(({ type }) => type !== "reasoning");
+  const thoughts = begun < 0 ? partial.length : begun;
+  if (endsThought && partial.slice(thoughts).every(canGenerateAgain)) {
+    return resumptionAfterThought(prompt, partial, thoughts, require);
+  }
   const [only] = partial;
   // Only white space: the model begins again.
   if (only && partial.length === 1 && isBlank(only)) return { prompt, repeated: assistantTextOf(only) };
@@ -39,6 +47,46 @@ export function resumptionAfter(
   const items = [...prompt.items, ...said.slice(0, -1), open];
   if (!require((dialect) => continuesAfter(items, dialect))) return undefined;
   return { prompt: { ...prompt, items, corrections: [] }, repeated: text.slice(trimmed.length), anew };
+}
+
+/** The message that has a model answer after its reasoning, which stands before it. */
+const END_OF_REASONING = "Your reasoning ends here. Answer now, without reasoning any further.";
+
+/**
+ * Goes on after reasoning that is over, the first `count` items. The others are generated anew. An empty open message after it makes a template close it, where a server
+ * continues after reasoning; text in a format, or a call that is required, needs a grammar, which begins with a new
+ * message. Elsewhere the reasoning is quoted, and the model is asked without reasoning.
+ */
+function resumptionAfterThought(
+  prompt: Prompt,
+  partial: readonly Item[],
+  count: number,
+  require: (suits: (dialect: Dialect) => boolean) => boolean,
+): Resumption {
+  const thoughts = partial.slice(0, count);
+  const anew = partial.length - count;
+  const { request, corrections = [] } = prompt;
+  const isBound = request.structured_outputs != null || (request.text?.format?.type ?? "text") !== "text";
+  const isFree = !isBound && !mustCall(request.tool_choice ?? "auto") && corrections.length === 0;
+  if (isFree && thoughts.length > 0 && require(({ continues }) => continues === "after_thoughts")) {
+    const open: Item = { type: "message", role: "assistant", status: "in_progress", content: [] };
+    return { prompt: { ...prompt, items: [...prompt.items, ...thoughts, open] }, repeated: "", anew };
+  }
+  const said = thoughts.map(thoughtOf).join("\n");
+  const content = said === "" ? END_OF_REASONING : `You have reasoned so far:\n\n${said}\n\n${END_OF_REASONING}`;
+  const asked = { ...request, reasoning: { ...request.reasoning, effort: "none" as const } };
+  const note: ChatMessage = { role: "user", content };
+  return {
+    prompt: { ...prompt, request: asked, corrections: [...corrections, note] },
+    repeated: "",
+    anew,
+    isQuoted: true,
+  };
+}
+
+function thoughtOf(item: Item): string {
+  if (item.type !== "reasoning") return "";
+  return (item.content ?? item.summary).map(({ text }) => text).join("\n");
 }
 
 /** Tells whether a server continues the open message at the end of a prompt. */

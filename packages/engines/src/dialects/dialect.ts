@@ -61,6 +61,8 @@ export interface Dialect {
    * it has none. A shown answer is not continued elsewhere.
    */
   readonly continues: "after_thoughts" | "without_thoughts" | "never";
+  /** It leaves the reasoning before an open message open if the message is empty, and closes it before a line feed. */
+  readonly leavesThoughtsOpen?: boolean;
   /**
    * It mistakes an assistant's message at the end of the prompt for an open one, or for the user's, without being asked
    * to.

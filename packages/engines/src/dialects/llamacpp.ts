@@ -31,6 +31,7 @@ export const llamacpp: Dialect = {
   window: ["meta", "n_ctx"],
   windowWhenLoaded: { path: "//props", query: "model", field: ["default_generation_settings", "n_ctx"] },
   continues: "after_thoughts",
+  leavesThoughtsOpen: true,
   misreadsLastAnswer: true,
   hasTokenIds: false,
   separatesTenants: false,

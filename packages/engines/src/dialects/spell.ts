@@ -16,6 +16,9 @@ const HINTS = new Set([
   ...["parallel_tool_calls", "priority", "stream_interval"],
 ]);
 
+/** Fields that this server enforces itself where a server does not know them. */
+const ENFORCED = new Set(["thinking_token_budget"]);
+
 /**
  * Translates the body of a chat completion from vLLM's fields to a dialect's own. Throws the 400 of a client's field
  * that the server does not know, and of a grammar that it cannot take.
@@ -36,7 +39,8 @@ export function spell(body: ChatBody, dialect: Dialect, request: CreateRequest):
     const isExtra = Object.hasOwn(extra, field);
     if (own !== undefined) spelt[own] = value;
     else if (field === dialect.grammar || (isExtra && unknownFields === "ignored")) spelt[field] = value;
-    else if (isExtra || (asked[field] != null && !HINTS.has(field))) throw unknownField(field, dialect);
+    else if (isExtra || (asked[field] != null && !HINTS.has(field) && !ENFORCED.has(field)))
+      throw unknownField(field, dialect);
   }
   if (spelt.stream_options && dialect.usageAtStop !== "continuous_usage_stats") {
     spelt.stream_options = { include_usage: true };
@@ -73,11 +77,13 @@ function withMessages(body: ChatBody, dialect: Dialect): ChatMessage[] {
 }
 
 /** A message with its reasoning in the server's form, and with a text if it has no other OpenAI field. */
-function withThoughts(message: ChatMessage, { unknownFields, endsThoughts }: Dialect): ChatMessage {
+function withThoughts(message: ChatMessage, { unknownFields, endsThoughts, leavesThoughtsOpen }: Dialect): ChatMessage {
   if (message.role !== "assistant") return message;
   const { reasoning, reasoning_content: _, ...rest } = message;
   const whole = rest.content === undefined && rest.tool_calls === undefined ? { ...rest, content: "" } : rest;
   if (reasoning === undefined || unknownFields === "refused") return whole;
+  // Only an open message is empty beside its reasoning.
+  if (leavesThoughtsOpen && whole.content === "") whole.content = "\n";
   return { ...whole, reasoning_content: endsThoughts ? reasoning.replace(/\n$/, "") : reasoning };
 }
 

@@ -46,6 +46,8 @@ export class Completion implements AnswerReader {
   #unread: CompletionChunk | undefined;
   #usage: VllmUsage | undefined;
   #finish: EndReason | undefined;
+  /** The server has ended the completion because it repeats itself. */
+  #repeats = false;
   /** A call is required: a final text is not given as the answer. */
   readonly #mustCall: boolean;
   /** The message to a model that has ended without an answer, and the reason. */
@@ -194,7 +196,8 @@ export class Completion implements AnswerReader {
     } else if (!ids && text !== "" && !(this.#unlogged && "ids" in this.#unlogged)) {
       this.#unlogged = { text: (this.#unlogged && "text" in this.#unlogged ? this.#unlogged.text : "") + text };
     }
-    if (finish) this.#finish = finish === "length" ? "length" : "stop";
+    if (finish) this.#finish = finish === "length" || finish === "repetition" ? "length" : "stop";
+    this.#repeats ||= finish === "repetition";
     // The parser's reason to stop overrides the server's, which is about tokens that nobody reads.
     if (this.#parser.stopped) this.#finish = this.#parser.isCutShort ? "length" : "stop";
     this.#give(out);
@@ -215,6 +218,11 @@ export class Completion implements AnswerReader {
   end(out: ModelDelta[], promptTokens?: number): void {
     const finish = this.#finish;
     if (!finish) return;
+    if (this.#repeats && !this.#parser.stopped) {
+      // Its messages are given once it has gone on.
+      out.push({ kind: "finish", reason: "repetition" });
+      return;
+    }
     this.#promptTokens ||= promptTokens ?? 0;
     const held = this.#reader.flush();
     const kept = promptTokens === undefined ? held : held.map(withoutBrokenCharacter);

@@ -8,6 +8,7 @@ import {
   MESSAGE,
   renderingConversation,
   type Segment,
+  START,
   tokenizing,
   toText,
 } from "@responses-edge/harmony";
@@ -23,6 +24,7 @@ import type {
   RawMessage,
   Resumption,
   Sampled,
+  SampledCut,
   ToolExchange,
 } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
@@ -35,6 +37,7 @@ import { malformedAnswer } from "../upstream-faults.ts";
 import { deliveryOf, streamedAnswer, unusable } from "../vllm-stream.ts";
 import { Completion } from "./completion.ts";
 import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
+import { cutIds, cutText } from "./cut-samples.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { loadTokenizer } from "./load-tokenizer.ts";
 import { wantsLogprobs } from "./logprobs.ts";
@@ -132,6 +135,19 @@ export class HarmonyEngine implements Engine {
     if (!sampled) return undefined;
     const sampledTokens = "ids" in sampled ? sampled.ids.length : undefined;
     return { prompt: { ...prompt, sampled }, repeated: "", sampledTokens };
+  }
+
+  async cutSampled(_prompt: Prompt, sampled: Sampled, { kind, kept, mustAnswer }: SampledCut): Promise<Sampled> {
+    const last: Segment[] = mustAnswer ? [CHANNEL, "final", MESSAGE] : [];
+    const end: Segment[] = kind === "thought" ? [END, START, "assistant", ...last] : [];
+    if ("text" in sampled) return { text: cutText(sampled.text, kept) + toText(end) };
+    const tokenizer = await loadTokenizer();
+    const ids = cutIds(sampled.ids, kept, tokenizer);
+    return { ids: [...ids, ...finish(tokenizing(end, tokenizer))] };
+  }
+
+  unboundThinking({ request: { thinking_token_budget: budget } }: Prompt): number | undefined {
+    return budget == null || budget < 0 ? undefined : budget;
   }
 
   async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {

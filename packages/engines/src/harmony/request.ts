@@ -1,6 +1,7 @@
 import { STOP_TOKEN_IDS } from "@responses-edge/harmony";
 import { vllmFields } from "@responses-edge/responses-api/create-fields";
 import type { Prompt } from "@responses-edge/turn/contract/engine";
+import { againstRepetition } from "../repetition-penalty.ts";
 import { deliveryOf } from "../vllm-stream.ts";
 import { wantsLogprobs } from "./logprobs.ts";
 
@@ -19,6 +20,8 @@ const NOT_PASSED = new Set<string>([
   "stop",
   "stop_token_ids",
   "structured_outputs",
+  // vLLM finds no end of reasoning in Harmony.
+  "thinking_token_budget",
 ]);
 
 const PASSED_THROUGH = (Object.keys(vllmFields) as (keyof typeof vllmFields)[]).filter((name) => !NOT_PASSED.has(name));
@@ -48,6 +51,7 @@ export function toCompletionRequest(
     top_p: request.top_p ?? undefined,
     cache_salt: prompt.cacheSalt,
     structured_outputs: structured,
+    ...againstRepetition(prompt),
     stop_token_ids: [...new Set([...STOP_TOKEN_IDS, ...(request.stop_token_ids ?? [])])],
     // The parser needs the ids of special tokens to distinguish them from text that looks like them.
     return_token_ids: true,

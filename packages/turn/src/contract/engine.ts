@@ -17,8 +17,8 @@ export interface Model {
   engine: EngineName;
 }
 
-/** Why a model stopped. */
-export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
+/** Why a model stopped. `repetition`: its server found that it repeats itself (vLLM's `repetition_detection`). */
+export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter" | "repetition";
 
 /**
  * Model deltas describe a model's output, in the smallest units that every engine can give. An engine cannot emit
@@ -143,6 +143,8 @@ export interface Prompt {
   isUnwatched?: true;
   /** The model sees its tools, but must write text: no call, and not in the format of the answer. */
   asksForText?: true;
+  /** How often the answer was cut because it repeated itself: it continues with another seed, and penalties. */
+  repetitions?: number;
 }
 
 /** The fields of a prompt that the engine may change to have it asked again. */
@@ -160,6 +162,17 @@ export interface Resumption {
    * Otherwise they are measured, because the usage counts them as input.
    */
   sampledTokens?: number;
+  /** The text so far is quoted in the prompt, with words that were not generated. */
+  isQuoted?: true;
+}
+
+/** The end of a generation that was broken off, without what is dropped of it. */
+export interface SampledCut {
+  kind: "thought" | "answer";
+  /** The number of characters that stay, of a text's. */
+  kept: (text: string) => number;
+  /** The thought ends, and the model must answer: it may not call a tool instead. */
+  mustAnswer: boolean;
 }
 
 /** The size of a prompt as the engine would render it, and the model's context window, in tokens. */
@@ -200,7 +213,28 @@ export interface Engine {
    * The prompt that continues after `partial` (items generated so far, the last one unfinished) and everything that
    * this round has sampled; undefined if this engine cannot restore that state.
    */
-  resumption(prompt: Prompt, partial: readonly Item[], sampled: Sampled | undefined): Resumption | undefined;
+  resumption(
+    prompt: Prompt,
+    partial: readonly Item[],
+    sampled: Sampled | undefined,
+    options?: {
+      /** The reasoning in `partial` is over: the model answers, and does not think on. */
+      endsThought?: boolean;
+    },
+  ): Resumption | undefined;
+
+  /**
+   * The samples of a generation that was broken off because of its end, from which the model continues: without the
+   * characters of its last message that are not kept, and with the end of a thought. Only engines that give samples
+   * have it.
+   */
+  cutSampled?(prompt: Prompt, sampled: Sampled, cut: SampledCut): Promise<Sampled>;
+
+  /**
+   * The most reasoning tokens of an answer to this prompt, if its server does not end the reasoning by itself. Known
+   * once the server has accepted the prompt.
+   */
+  unboundThinking(prompt: Prompt): number | undefined;
 
   /**
    * The size of a prompt. For a prompt longer than the window, the size may say only that; `countsAll` asks for its

@@ -23,6 +23,8 @@ export interface Measurements {
   turn: MeasuredTurn | undefined;
   /** The model that a request without a turn has asked (decisions, moderations, requests that are passed on), and what it took. */
   asked: { model: Pick<Model, "name" | "upstream">; replica?: string; tokens?: Tokens } | undefined;
+  /** Generations that this server has broken off because of their end. */
+  readonly cuts: { kind: string; reason: string }[];
   /** How often a model call was repeated at another server because one could not answer. */
   failovers: number;
   /** The time until the request had the conversation to which it adds, or was refused: other turns may have it before. */
@@ -98,6 +100,7 @@ export function newMeasurements(trace?: Trace): Measurements {
     toolCounts: {},
     turn: undefined,
     asked: undefined,
+    cuts: [],
     failovers: 0,
     conversation: undefined,
     rowsWritten: 0,

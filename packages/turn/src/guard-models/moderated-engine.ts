@@ -62,12 +62,15 @@ export class ModeratedTurn {
   engine(engine: Engine): Engine {
     const { noteRole } = engine;
     const answerMessages = engine.answerMessages?.bind(engine);
+    const cutSampled = engine.cutSampled?.bind(engine);
     return {
       noteRole,
       accept: (request) => engine.accept(request),
       mayCall: (prompt) => engine.mayCall(prompt),
       generate: (prompt, signal) => this.#generate(engine, prompt, signal),
       resumption: (...args) => engine.resumption(...args),
+      unboundThinking: (prompt) => engine.unboundThinking(prompt),
+      ...(cutSampled && { cutSampled }),
       measure: (...args) => engine.measure(...args),
       ...(answerMessages && { answerMessages }),
       inputMessages: (...args) => engine.inputMessages(...args),
