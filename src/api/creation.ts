@@ -16,6 +16,7 @@ import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/pro
 import type { z } from "zod";
 import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/affinity.ts";
 import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
+import { senderOf } from "../assembly/flow.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
 import type { Config } from "../config/index.ts";
@@ -289,6 +290,7 @@ export async function prepareTurn(
     tenant,
     cacheSalt,
     affinity,
+    sender: senderOf(caller.identity),
     ...(givenFiles && { givenFiles }),
     createdAt,
   };

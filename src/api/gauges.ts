@@ -28,6 +28,7 @@ import {
   UPSTREAM_IN_FLIGHT,
   UPSTREAM_LOAD,
   UPSTREAM_UP,
+  UPSTREAM_WAITING,
   WEBHOOKS_WAITING,
   WORK,
 } from "../telemetry/gauges.ts";
@@ -67,6 +68,7 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
     ofServers(UPSTREAM_EJECTED, ({ isEjected }) => isEjected),
     ofServers(UPSTREAM_DRAINING, ({ drains }) => drains),
     ofServers(UPSTREAM_IN_FLIGHT, ({ inFlight }) => inFlight),
+    ofServers(UPSTREAM_WAITING, ({ waiting }) => waiting),
     ofServers(UPSTREAM_LOAD, ({ load }) => load),
     [DISK_LOW, disk === undefined ? [] : [[{}, Number(processState.isDiskClosed)]]],
     ofProcess(DISK_FREE, freeDisk),

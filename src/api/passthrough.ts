@@ -363,6 +363,7 @@ async function pass(
   const usedOf = (used: TokenCount) => (takesNone ? NO_TOKENS : { ...used, ...(units !== undefined && { units }) });
   const body = countedBody(answer.body, counted, (told) => {
     const used = usedOf(told);
+    answer.spent(used);
     if (measured) measured.tokens = { reasoning: 0, ...used };
     end(used);
   });

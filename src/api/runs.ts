@@ -14,6 +14,7 @@ import { canonicalJson } from "@responses-edge/responses-api/json";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
+import { senderOf } from "../assembly/flow.ts";
 import type { RunSpec } from "../store/home/run-store.ts";
 import type { StoredResponse } from "../store/home/turn-store.ts";
 import type { Stub } from "../store/objects/objects.ts";
@@ -61,6 +62,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     model,
     cacheSalt,
     affinity,
+    sender: senderOf(identity),
     ...(givenFiles && { givenFiles }),
     tenant,
     ...(trace && { trace }),

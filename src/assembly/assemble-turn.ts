@@ -24,6 +24,7 @@ import type { StoreSearch } from "../contract/store-search.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import type { Affinity } from "./affinity.ts";
+import type { Sender } from "./flow.ts";
 import { moderationOf } from "./guard.ts";
 import { imageMaker } from "./image-maker.ts";
 import { checkMedia, checkPromptMedia } from "./media-policy.ts";
@@ -41,6 +42,8 @@ export interface TurnSpec extends TurnAddress {
   cacheSalt: string;
   /** Identifies the other turns that share a model server's cache with this one. */
   affinity: Affinity;
+  /** Undefined in runs that an earlier version has stored. */
+  sender?: Sender | undefined;
   /** The files that the request gives to its container. */
   givenFiles?: readonly GivenFile[];
   /** Unix milliseconds. */

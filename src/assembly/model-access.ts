@@ -6,6 +6,8 @@ import { seesImages } from "@responses-edge/engines/modalities";
 import { learnModels } from "@responses-edge/engines/model-names";
 import type { Body } from "@responses-edge/engines/model-server";
 import { modelOf, type RoutedModel, resolveModel } from "@responses-edge/engines/models";
+import type { TokenCount } from "@responses-edge/engines/passed-usage";
+import { meterTokens } from "@responses-edge/engines/pool/admitted";
 import { targetOf } from "@responses-edge/engines/routes";
 import { Upstream } from "@responses-edge/engines/upstream";
 import { malformedAnswer } from "@responses-edge/engines/upstream-faults";
@@ -13,10 +15,12 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { TreeAddress } from "@responses-edge/responses-api/ids";
 import type { Engine, Model, ServerAttempt } from "@responses-edge/turn/contract/engine";
-import { type Measurements, modelServerTrace } from "@responses-edge/turn/contract/measurements";
+import { type Measurements, modelServerTrace, noteWaited } from "@responses-edge/turn/contract/measurements";
 import type { Config } from "../config/index.ts";
+import type { Identity } from "../contract/grants.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import { type Affinity, type KeyedTurn, rootKey, serverKeyOf } from "./affinity.ts";
+import { flowOf, priorityClass, type Sender, senderOf } from "./flow.ts";
 
 export { routed } from "@responses-edge/engines/routes";
 
@@ -180,14 +184,19 @@ export class ModelAccess {
     };
   }
 
-  /** The engine for a turn. Its requests belong to the turn's affinity; `onAttempt` and `measured` see each of them. */
+  /** The engine for a turn. Its requests belong to the turn's affinity and sender; `onAttempt` and `measured` see each of them. */
   engineFor(
-    owner: KeyedTurn,
+    owner: KeyedTurn & { request: CreateRequest; sender?: Sender | undefined },
     model: Model,
     { onAttempt, measured }: { onAttempt?: OnAttempt | undefined; measured?: Measurements | undefined },
   ): Engine {
+    const tenant = this.#tenant;
+    const serverKey = serverKeyOf({ ...owner, tenant }, model.upstream);
+    const { sender, request } = owner;
     this.upstream.setOptions({
-      serverKey: serverKeyOf({ ...owner, tenant: this.#tenant }, model.upstream),
+      serverKey,
+      flow: flowOf({ tenant, sender }, priorityClass(request, this.#config), serverKey.key),
+      onWaited: measured && ((ms) => noteWaited(measured, ms)),
       model: model.upstream,
       onAttempt: measured ? counted(measured, onAttempt) : onAttempt,
       trace: measured?.trace?.isForwarded ? () => modelServerTrace(measured) : undefined,
@@ -232,11 +241,20 @@ export interface PassedRequest {
   isStream: boolean;
 }
 
+interface PassingCaller {
+  identity: Identity;
+  signal: AbortSignal;
+  onAttempt?: OnAttempt | undefined;
+  observation?: { measured: Measurements } | undefined;
+}
+
 export interface PassedAnswer {
   type: string;
   body: ReadableStream<Uint8Array> | null;
   /** The name of the server that answers. */
   server: string;
+  /** Counts the tokens of the answer, once they are known. */
+  spent: (tokens: TokenCount) => void;
   /** Resolves when the bytes have ended or failed. */
   ended: Promise<void>;
 }
@@ -248,10 +266,14 @@ export interface PassedAnswer {
 export async function passOn(
   { path, body, contentType, model, tenant, affinity, isStream }: PassedRequest,
   config: Config,
-  { signal, onAttempt }: { signal: AbortSignal; onAttempt?: OnAttempt | undefined },
+  { identity, signal, onAttempt, observation }: PassingCaller,
 ): Promise<PassedAnswer> {
   const serverKey = serverKeyOf({ tenant, home: "", turn: "", affinity }, model ?? "");
-  const upstream = new Upstream(config, { model, serverKey, onAttempt });
+  const sender = senderOf(identity);
+  const flow = flowOf({ tenant, sender }, config.sendsBatches ? "batch" : "interactive", serverKey.key);
+  const measured = observation?.measured;
+  const onWaited = measured && ((ms: number) => noteWaited(measured, ms));
+  const upstream = new Upstream(config, { model, serverKey, flow, onAttempt, onWaited });
   const withinMs = isStream ? undefined : config.firstByteTimeoutMs;
   const response = await upstream.request(path, signal, body, { withinMs, contentType, isPassedOn: true });
   const { readable, ended } = upstream.bytes(response);
@@ -261,5 +283,9 @@ export async function passOn(
     await readable?.cancel();
     throw malformedAnswer();
   }
-  return { type, body: readable, server: upstream.server.config.name, ended };
+  const meter = upstream.meterOf(response);
+  const spent = ({ input, cached, output }: TokenCount) => {
+    if (meter) meterTokens(meter, Math.max(0, input - cached) + output);
+  };
+  return { type, body: readable, server: upstream.server.config.name, spent, ended };
 }

@@ -13,7 +13,7 @@ import {
   reportOf,
   type ServerReport,
 } from "@responses-edge/engines/pool/board-view";
-import { candidateOf } from "@responses-edge/engines/pool/server-load";
+import { candidateOf, loadOf } from "@responses-edge/engines/pool/server-load";
 import { failureOf, sawNoAnswer } from "@responses-edge/engines/server-status";
 import { separatesTenants } from "@responses-edge/engines/tenant-separation";
 import { Upstream } from "@responses-edge/engines/upstream";
@@ -51,14 +51,22 @@ export function askServers(config: Config): Promise<ServerReport[]> {
 
 /** Reads the board's report if it is due, in parallel with the caller's work. Ignores an unreachable board. */
 export function hearReport(
-  { boardMs }: Config,
+  { boardMs, modelServers }: Config,
   read: () => Promise<BoardReport | null>,
   waitUntil: (promise: Promise<unknown>) => void,
 ): void {
   if (!mustReadBoard(Date.now(), boardMs)) return;
   waitUntil(
     read().then(
-      (report) => report && noteReport(report),
+      (report) => {
+        if (!report) return;
+        noteReport(report);
+        for (const { name, load, waiting } of report.servers) {
+          const server = modelServers.find((each) => each.name === name);
+          if (!server || load === undefined || waiting === undefined) continue;
+          loadOf(server).admission.noteLoad({ running: load - waiting, waiting }, Date.now());
+        }
+      },
       () => {},
     ),
   );
@@ -108,6 +116,8 @@ export interface ServerState {
   drains: boolean;
   /** Requests of this process that are under way to it. */
   inFlight: number;
+  /** Requests of this process that wait for it. */
+  waiting: number;
   /** Requests that run and wait there, if the board knows. */
   load: number | undefined;
 }
@@ -119,7 +129,8 @@ export function serverStates(config: Config): ServerState[] {
     const { isEjected, inFlight } = candidateOf({ name, drains, ...server }, now);
     const report = reportOf(name, now, config.boardMs);
     const isUp = downSince === undefined && report?.isDown !== true && !failureOf({ baseUrl });
-    return { name, isUp, isEjected, drains: drains === true, inFlight, load: report?.load };
+    const { waiting } = loadOf({ name, ...server }).admission;
+    return { name, isUp, isEjected, drains: drains === true, inFlight, waiting, load: report?.load };
   });
 }
 

@@ -258,14 +258,14 @@ declare module "../store/objects/objects.ts" {
 
 const configs = new WeakMap<Config, Config>();
 
-/** A configuration in which every priority is that of a batch: behind all interactive requests. */
+/** The configuration of requests of batches: every priority is that of a batch: behind all interactive requests. */
 function belowInteractive(config: Config): Config {
   let made = configs.get(config);
   if (!made) {
     const { priorities } = config;
     const later = priorities.batch ?? priorities.background ?? 0;
     const entries = Object.entries(priorities).map(([tier, priority]) => [tier, priority + later] as const);
-    made = { ...config, priorities: Object.fromEntries(entries) };
+    made = { ...config, priorities: Object.fromEntries(entries), sendsBatches: true };
     configs.set(config, made);
   }
   return made;

@@ -298,6 +298,8 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     webhook: webhookConfig(values.webhooks, network),
     webhookGuard: webhookGuard(values.webhooks, network, values.tools.dohUrl),
     batches: values.batches,
+    /** True where batches send requests. */
+    sendsBatches: false,
     ...values.serving,
     /** Undefined if nothing is exported. */
     telemetry: telemetryConfig(values.telemetry, env.ANALYTICS, network),

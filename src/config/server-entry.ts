@@ -92,6 +92,11 @@ export const serverFields = z.strictObject({
   salted: z.boolean().optional().describe("Whether it separates tenants."),
   dialect: z.enum(DIALECT_NAMES).optional().describe("The kind of server."),
   shared_cache: z.boolean().default(false).describe("Accepts that tenants share its prefix cache."),
+  max_in_flight: z
+    .int()
+    .min(1)
+    .optional()
+    .describe("Most requests for answers in progress there at a time; more wait, and tenants take turns."),
   discover: z.literal("dns").optional().describe("Makes a server of each address that DNS has for the host in `url`."),
   ...secretFields,
 });

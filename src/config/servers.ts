@@ -58,6 +58,16 @@ export const servers = {
       milliseconds(10_000, 1),
       "How long a request waits for response headers before it goes to another free server.",
     ),
+    maxInFlight: variable(
+      "UPSTREAM_MAX_IN_FLIGHT",
+      integer(0, 0),
+      "Most requests for answers in progress at each model server without `max_in_flight` in `UPSTREAMS`. More wait in the gateway, where tenants take turns ([fleet.md](../fleet.md#fair-sharing)). `0` sets no limit.",
+    ),
+    maxWaiting: variable(
+      "UPSTREAM_MAX_WAITING",
+      integer(1_000, 1),
+      "Most requests that wait for each saturated model server, in each process. Further ones are a 429 or 503 with `retry-after`.",
+    ),
     boardMs: variable(
       "UPSTREAM_BOARD_MS",
       milliseconds(0, 0),

@@ -132,7 +132,8 @@ export function ownModel(
   if (url === undefined) return { name, server: undefined };
   const given = { url, weight: 1, drain: false, shared_cache: true };
   const secrets = { api_key: apiKey ?? null, headers: {} };
-  return { name, server: toServer(given, serverName, undefined, network, secrets, values) };
+  // Its requests are parts of turns, which have waited already.
+  return { name, server: toServer(given, serverName, undefined, network, secrets, { ...values, maxInFlight: 0 }) };
 }
 
 function toServer(
@@ -141,7 +142,7 @@ function toServer(
   binding: Fetch | undefined,
   network: OperatorNetwork,
   secrets: ServerSecrets | undefined,
-  { apiKey: sharedKey, transport, dialect: sharedDialect }: ServerValues,
+  { apiKey: sharedKey, transport, dialect: sharedDialect, maxInFlight: sharedMax }: ServerValues,
 ): ModelServerConfig {
   const { weight, drain, models, engine, salted, dialect = sharedDialect } = given;
   const { api_key: ownKey, headers = {} } = secrets ?? {};
@@ -163,6 +164,7 @@ function toServer(
     salted,
     dialect,
     sharesCache: given.shared_cache,
+    maxInFlight: given.max_in_flight ?? (sharedMax || undefined),
   };
 }
 

@@ -30,6 +30,8 @@ const host = z
   .max(260)
   .regex(/^(\*\.)?[a-z0-9.-]+(:\d{1,5})?$|^\[[0-9a-f:.]+\](:\d{1,5})?$/, "Expected a host such as mcp.example.com.");
 
+const [MIN_WEIGHT, MAX_WEIGHT] = [0.01, 1_000];
+
 const TIER = /^[A-Za-z0-9_-]{1,64}$/;
 
 /**
@@ -58,6 +60,8 @@ export const grants = z.strictObject({
   force_store_false: z.boolean().nullish(),
   /** In the place of `REPETITION_GUARD`. */
   repetition_guard: z.enum(REPETITION_GUARDS).nullish(),
+  /** The share of a saturated model server, compared with other tenants, or with other keys of the tenant. */
+  weight: z.number().min(MIN_WEIGHT).max(MAX_WEIGHT).nullish(),
   tier: z.string().regex(TIER, "Expected 1 to 64 letters, digits, '_' or '-'.").nullish(),
   /** Usage is counted even without limits. */
   track_usage: z.boolean().nullish(),
@@ -121,6 +125,9 @@ export interface Policy {
   files: FileLimits;
   repetitionGuard: RepetitionGuardMode | undefined;
   tier: string | undefined;
+  /** The shares of a saturated model server. */
+  tenantWeight: number;
+  keyWeight: number;
 }
 
 /** The policy of a key and its tenant. A key is never allowed more than its tenant; its tier and its `repetition_guard` override its tenant's. */
@@ -139,6 +146,8 @@ export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
     files: { tenant: fileLimitOf(tenant), key: fileLimitOf(key) },
     repetitionGuard: key?.repetition_guard ?? tenant?.repetition_guard ?? undefined,
     tier: key?.tier ?? tenant?.tier ?? undefined,
+    tenantWeight: tenant?.weight ?? 1,
+    keyWeight: key?.weight ?? 1,
   };
 }
 

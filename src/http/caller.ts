@@ -30,7 +30,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
   const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
   const { BOARD: boards } = context.env;
   // This isolate reads the board's report from time to time. No request waits for it.
-  if (boards && config.boardMs !== 0 && config.modelServers.length > 1) {
+  if (boards && config.boardMs !== 0) {
     hearReport(config, () => boards.getByName().read(), waitUntil);
   }
   let clientSession: string | undefined;

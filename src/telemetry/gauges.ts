@@ -33,6 +33,11 @@ export const UPSTREAM_IN_FLIGHT: Gauge = {
   description: "Requests of this process in progress at the model server.",
 };
 
+export const UPSTREAM_WAITING: Gauge = {
+  name: "responses_edge.upstream.waiting",
+  description: "Requests of this process that wait for the saturated model server.",
+};
+
 export const UPSTREAM_LOAD: Gauge = {
   name: "responses_edge.upstream.load",
   description: "Running and waiting requests at the model server, as the board knows them.",

@@ -75,6 +75,13 @@ export const CONVERSATION_WAIT: Instrument = {
   bounds: DURATIONS,
 };
 
+export const QUEUED: Instrument = {
+  name: "responses_edge.queued",
+  unit: "s",
+  description: "The time that a request has waited for saturated model servers, of requests that have.",
+  bounds: DURATIONS,
+};
+
 export const RESPONSES: Instrument = {
   name: "responses_edge.responses",
   unit: "{response}",
@@ -157,6 +164,7 @@ export const INSTRUMENTS: readonly Instrument[] = [
   EXECUTE_TOOL_DURATION,
   HTTP_SERVER_REQUEST_DURATION,
   CONVERSATION_WAIT,
+  QUEUED,
   RESPONSES,
   CACHED_TOKENS,
   REASONING_TOKENS,

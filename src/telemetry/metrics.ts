@@ -10,6 +10,7 @@ import {
   CUTS,
   EXECUTE_TOOL_DURATION,
   HTTP_SERVER_REQUEST_DURATION,
+  QUEUED,
   REASONING_TOKENS,
   RESPONSES,
   RETRIES,
@@ -45,6 +46,7 @@ function modelLabel({ model: { upstream }, isOperatorsModel }: MeasuredTurn): st
 
 export function recordMetrics(event: WideEvent, measured: Measurements, record: Record): void {
   recordHttp(event, record);
+  if (event.queued_ms !== undefined) record(QUEUED, {}, event.queued_ms / 1000);
   if (event.conversation_wait_ms !== undefined) record(CONVERSATION_WAIT, {}, event.conversation_wait_ms / 1000);
   if (!measured.turn || (event.transport !== "background" && !measured.end && measured.modelCalls.length === 0)) return;
   const model = modelLabel(measured.turn);

@@ -20,6 +20,7 @@ export interface WideEvent {
   response_id?: string;
   conversation_id?: string;
   conversation_wait_ms?: number;
+  queued_ms?: number;
   accept_ms?: number;
   first_token_ms?: number;
   total_ms: number;
@@ -98,6 +99,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     response_id: turn?.responseId,
     conversation_id: turn?.conversation,
     conversation_wait_ms: conversation && conversation.endedAt - conversation.begunAt,
+    queued_ms: measured.queuedMs,
     accept_ms: since(facts.begunAt, accepted?.acceptedAt),
     first_token_ms: since(facts.begunAt, first?.firstChunkAt),
     total_ms: facts.endedAt - facts.begunAt,

@@ -18,8 +18,8 @@ vllm:num_requests_waiting{engine="0",model_name="Qwen/Qwen3-8B"} 1e+01
 vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 10.0
 vllm:kv_cache_usage_perc{engine="0",model_name="Qwen/Qwen3-8B"} 0.25
 `;
-    expect(loadIn(metrics, VLLM)).toBe(15);
-    expect(loadIn("vllm:num_requests_running 4\n", VLLM)).toBe(4);
+    expect(loadIn(metrics, VLLM)).toEqual({ load: 15, waiting: 10 });
+    expect(loadIn("vllm:num_requests_running 4\n", VLLM)).toEqual({ load: 4, waiting: 0 });
   });
 
   it.each(["", "<html>", "vllm:num_requests_running{", "num_requests_running 3", "vllm:num_requests_running NaN"])(

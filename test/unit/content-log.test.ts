@@ -110,6 +110,7 @@ it("of a stream that is passed on is its text, of Anthropic's form, too, cut at 
     const answer = {
       type: "text/event-stream",
       server: "a",
+      spent: () => {},
       ended: Promise.resolve(),
       body: streamOf(chunks),
     };

@@ -277,6 +277,7 @@ describe("the dashboard", () => {
       outcome: "completed",
       first_token_ms: 1,
       conversation_wait_ms: 1,
+      queued_ms: 1,
       cached_tokens: 1,
       reasoning_tokens: 1,
       retries: 1,

@@ -43,6 +43,8 @@ export interface RequestOptions {
   isWhole?: boolean | undefined;
   /** The answer comes in many small pieces. */
   isTokenStream?: boolean | undefined;
+  /** The tokens in each event of a stream; undefined: one. */
+  interval?: number | undefined;
   /** The content type of a body other than JSON. */
   contentType?: string | undefined;
   /** It goes beside a request that shows itself whether the server is there: its own failure does not count. */

@@ -44,6 +44,8 @@ export interface ModelServerConfig {
   dialect: DialectName | undefined;
   /** True if the operator accepts that tenants share its prefix cache. */
   sharesCache: boolean;
+  /** Most requests for answers in progress there at a time; undefined: as many as the server takes. */
+  maxInFlight: number | undefined;
 }
 
 /** Timeouts of a model server, and the interval of health questions. */
@@ -71,6 +73,8 @@ export interface UpstreamConfig extends ServerBounds {
   failoverMs: number;
   /** The interval at which a board asks the servers for all isolates; 0: there is no board. */
   boardMs: number;
+  /** Most requests that wait for each saturated server, in one process. */
+  maxWaiting: number;
   unsaltedServers: UnsaltedServers;
   /** Context windows in tokens, by a server's name of the model. They count more than those that servers report. */
   contextWindows: Readonly<Record<string, number>>;

@@ -1,5 +1,4 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import { pause } from "@responses-edge/turn/contract/pause";
 import { type BodyFor, type Sending, sendTo } from "./attempts.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
@@ -8,11 +7,14 @@ import { hashOf } from "./hash.ts";
 import { assumedDialect, dialectOf, learnDialect } from "./model-lists.ts";
 import { learnModels, serves } from "./model-names.ts";
 import { answeredStatus, ModelServer, type RequestOptions } from "./model-server.ts";
+import type { Admitted, Meter } from "./pool/admission.ts";
+import { admissionOf, measured, meterText } from "./pool/admitted.ts";
 import { reportOf } from "./pool/board-view.ts";
-import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
+import { chooseServer, drawFor, inGoodHealth } from "./pool/choice.ts";
+import { exchangeIfDue } from "./pool/exchange.ts";
+import type { Leave } from "./pool/in-flight.ts";
 import {
   candidateOf,
-  type Leave,
   loadOf,
   MAX_BUSY_MS,
   noteFailure,
@@ -21,45 +23,20 @@ import {
   retryBudget,
   takeRetry,
 } from "./pool/server-load.ts";
+import { MAX_TRIES, triesAfter, verdict } from "./pool/tries.ts";
 import { logState, STATUSES } from "./server-status.ts";
 import type { UpstreamConfig } from "./settings.ts";
 import { mayServeTenants } from "./tenant-separation.ts";
 import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
+import type { UpstreamOptions } from "./upstream-options.ts";
 
 export type { BodyFor } from "./attempts.ts";
+export type { ServerKey, UpstreamOptions } from "./upstream-options.ts";
 
 /**
  * The model servers as an engine sees them: as one that answers. One of them is chosen for each turn, and kept for all
  * of its rounds. A request that fails before any output is repeated at another one.
  */
-
-/** The key that a turn shares with the turns that should go to the same server, because it has their prompts cached. */
-export interface ServerKey {
-  /**
-   * Sent to the server as `X-ServerKey-ID`, for a router behind it. Reveals nothing of its origin; undefined: not sent.
-   */
-  id: string | undefined;
-  /** The key that chooses the server; undefined: the load does. */
-  key: string | undefined;
-  /** The key is that of a conversation, whose earlier turns went to the same server. */
-  isRoot: boolean;
-}
-
-export interface UpstreamOptions {
-  serverKey?: ServerKey | undefined;
-  /** vLLM's name of the requested model: only servers that have it are asked. */
-  model?: string | undefined;
-  /** Called for every request for an answer of the model, and for each attempt at it. */
-  onAttempt?: ((call: ServerAttempt) => void) | undefined;
-  /** Gives the headers of a request's trace, if the server should get them. */
-  trace?: (() => Record<string, string> | undefined) | undefined;
-}
-
-/** Most servers that get the same request. */
-const MAX_TRIES = 3;
-
-/** The same for a fault that may not be the server's own: the prompt may be the cause. */
-const MAX_TRIES_AT_FAILURE = 2;
 
 /** The longest wait before another server is asked, which doubles each time. In milliseconds. */
 const BACK_OFF_MS = 25;
@@ -67,11 +44,22 @@ const BACK_OFF_MS = 25;
 /** How long an overloaded server that names no time is spared. In milliseconds. */
 const BUSY_MS = 1_000;
 
-/** Keys to try for each server in the pool, and at most, until one leads to the wanted server. */
-const [DRAWS_PER_SHARE, MAX_DRAWS] = [16, 1_000];
-
 /** The server of each answer, and the function that ends its count. */
-const answers = new WeakMap<Response, { server: ModelServer; leave: Leave }>();
+const answers = new WeakMap<Response, Answer>();
+
+interface Asking extends Omit<Sending, "needs"> {
+  /** Another server may get the request. */
+  mayMove: boolean;
+  /** Undefined if it is not for an answer: then it does not wait for the server. */
+  admitted: Admitted | undefined;
+}
+
+interface Answer {
+  server: ModelServer;
+  leave: Leave;
+  /** Undefined if nobody counts the tokens of the answer. */
+  meter?: Meter | undefined;
+}
 
 export class Upstream {
   /** The servers of the deployment. */
@@ -94,7 +82,9 @@ export class Upstream {
     for (const server of config.modelServers) servers.push(new ModelServer(server, config, this.#options));
     this.servers = servers;
     const [first] = servers;
-    this.#only = this.servers.length === 1 && !first?.config.models ? first : undefined;
+    const isLimited =
+      config.boardMs > 0 || first?.config.maxInFlight !== undefined || first?.config.models !== undefined;
+    this.#only = this.servers.length === 1 && !isLimited ? first : undefined;
   }
 
   /** Sets options for all further requests, including the choice of the server. */
@@ -172,8 +162,10 @@ export class Upstream {
   /** A whole body: `ModelServer.text`. */
   async text(response: Response, signal: AbortSignal, timeoutMs?: number): Promise<string> {
     if (this.#only) return this.#only.text(response, signal, timeoutMs);
-    const { server, leave } = this.#answerOf(response);
-    return server.text(response, signal, timeoutMs).finally(leave);
+    const { server, leave, meter } = this.#answerOf(response);
+    const text = await server.text(response, signal, timeoutMs).finally(leave);
+    if (meter) meterText(meter, text);
+    return text;
   }
 
   /** The reads of a streamed body: `ModelServer.reads`. */
@@ -208,38 +200,40 @@ export class Upstream {
     noteRequest(retryBudget, Date.now());
     let worst: ApiError | undefined;
     for (let attempt = 1; ; attempt += 1) {
+      const isAnswer = options?.isTokenStream !== undefined || options?.isPassedOn === true;
+      const admitted = isAnswer ? await this.#admit(signal) : undefined;
       const { server } = this;
       const mayMove = attempt < MAX_TRIES && this.#others(server).length > 0;
       try {
-        return await this.#ask(server, { path, signal, body, attempt, options, mayMove });
+        return await this.#ask(server, { path, signal, body, attempt, options, mayMove, admitted });
       } catch (error) {
         const blame = error instanceof ApiError && !signal.aborted ? blameFor(error) : "request";
         if (blame === "request") throw error;
         const fault = error as ApiError;
         worst = worst && BLAMES.indexOf(blameFor(worst)) >= BLAMES.indexOf(blame) ? worst : fault;
-        const isWorthIt = mayMove && attempt < this.#triesAfter(fault, blame);
+        const isWorthIt = mayMove && attempt < triesAfter(fault, blame, this.servers, model);
         this.#learn(fault, blame, server);
         this.#giveUp(server);
-        if (!isWorthIt || this.#others(server).length === 0 || !takeRetry(retryBudget, Date.now())) {
-          throw this.#verdict(worst);
-        }
+        const mayGoOn = isWorthIt && this.#others(server).length > 0;
+        // It waits for the next free position of the server that has refused it.
+        const mayWait = isAnswer && blame === "admission" && attempt < MAX_TRIES && this.#mustWait(server);
+        if (!(mayGoOn || mayWait) || !takeRetry(retryBudget, Date.now())) throw verdict(worst, this.servers, model);
         await pause(Math.random() * BACK_OFF_MS * 2 ** (attempt - 1), signal);
         signal.throwIfAborted();
       }
     }
   }
 
-  async #ask(
-    server: ModelServer,
-    { mayMove, options, ...asked }: Omit<Sending, "needs"> & { mayMove: boolean },
-  ): Promise<Response> {
+  async #ask(server: ModelServer, { mayMove, options, admitted, ...asked }: Asking): Promise<Response> {
     const full = options?.withinMs ?? this.#config.connectTimeoutMs;
     const isSoon = mayMove && options?.withinMs === undefined && !options?.isWhole;
     const withinMs = isSoon ? Math.min(full, this.#config.failoverMs) : full;
     const load = loadOf(server.config);
-    const leave = load.inFlight.enter(Date.now());
+    const { leave, meter } = admitted ?? load.admission.enter(Date.now());
     try {
-      const sending = { ...asked, options: { ...options, withinMs }, needs: this.#needs };
+      if (meter) meter.perEvent = options?.interval ?? 1;
+      const body = meter && asked.body !== undefined ? measured(asked.body, meter) : asked.body;
+      const sending = { ...asked, body, options: { ...options, withinMs }, needs: this.#needs };
       const response = await sendTo(server, sending, this.#config, this.#options);
       if (isPage(response)) {
         server.close(response);
@@ -247,7 +241,7 @@ export class Upstream {
       }
       noteSuccess(load.record);
       if (STATUSES.get(server.baseUrl)?.logged === "ejected") logState(server, undefined);
-      answers.set(response, { server, leave });
+      answers.set(response, { server, leave, meter });
       return response;
     } catch (error) {
       leave();
@@ -255,9 +249,52 @@ export class Upstream {
     }
   }
 
-  #choose(): ModelServer {
+  /** The tokens of an answer, if somebody counts them. */
+  meterOf(response: Response): Meter | undefined {
+    return answers.get(response)?.meter;
+  }
+
+  /**
+   * Admits a request to the turn's server, or to another one of the model that takes requests if this one is saturated; otherwise
+   * waits for the first of them. Throws as `Admission.wait` does.
+   */
+  async #admit(signal: AbortSignal): Promise<Admitted> {
+    const { flow, onWaited } = this.#options;
+    const { server } = this;
+    const begin = Date.now();
+    const admission = admissionOf(server);
+    if (server.config.maxInFlight !== undefined) exchangeIfDue(begin, false);
+    if (!flow || admission.isOpen(begin)) return admission.enter(begin, flow);
+    const others = this.#others(server);
+    const open = others.filter((other) => admissionOf(other).isOpen(begin));
+    if (open.length > 0) {
+      this.#chosen = this.#choose(open);
+      return admissionOf(this.#chosen).enter(begin, flow);
+    }
+    const { firstByteTimeoutMs: maxWaitMs, maxWaiting } = this.#config;
+    const onLook = () => exchangeIfDue(Date.now(), true);
+    const admitted = await admission.wait(flow, {
+      signal,
+      maxWaitMs,
+      maxWaiting,
+      others: others.map(admissionOf),
+      onLook,
+    });
+    onWaited?.(Date.now() - begin);
+    if (admitted.admission !== admission) {
+      this.#chosen = others.find((other) => admissionOf(other) === admitted.admission);
+    }
+    return admitted;
+  }
+
+  /** Tells whether a request would have to wait for a server, for one that is in progress there. */
+  #mustWait(server: ModelServer): boolean {
+    const { flow } = this.#options;
+    return flow !== undefined && loadOf(server.config).inFlight.count > 0 && !admissionOf(server).isOpen(Date.now());
+  }
+
+  #choose(untried = this.#untried()): ModelServer {
     const { serverKey } = this.#options;
-    const untried = this.#untried();
     const chosen = chooseServer(this.#candidates(untried), {
       key: serverKey?.key === undefined ? undefined : hashOf(serverKey.key),
       // A request that has failed elsewhere is new to a server that drains.
@@ -323,27 +360,6 @@ export class Upstream {
       .map(({ server: other }) => other);
   }
 
-  /** The total number of servers that may get a request which has failed with this fault. */
-  #triesAfter(fault: ApiError, blame: Blame): number {
-    // If all lists lack the model, no server has it.
-    if (blame === "model") {
-      return this.servers.some((each) => serves(each, this.#options.model ?? "") !== false) ? MAX_TRIES : 1;
-    }
-    return answeredStatus(fault) === 500 && fault.code === "upstream_error" ? MAX_TRIES_AT_FAILURE : MAX_TRIES;
-  }
-
-  /**
-   * The fault that the client gets, among those of the servers. A name that all lists lack is unknown, whichever server
-   * was asked and whether it was reachable: the answer must not depend on the choice.
-   */
-  #verdict(fault: ApiError): ApiError {
-    const { model } = this.#options;
-    const blame = blameFor(fault);
-    if (blame === "model") return unknownModel(model, fault.status);
-    const isUnlisted = model !== undefined && this.servers.every((server) => serves(server, model) === false);
-    return isUnlisted && blame === "server" ? unknownModel(model) : fault;
-  }
-
   /** Remembers what a fault says about its server. */
   #learn(fault: ApiError, blame: Blame, server: ModelServer): void {
     // Each of the next requests would wait as long.
@@ -353,7 +369,9 @@ export class Upstream {
     else if (blame === "admission") {
       const seconds = Number(fault.headers["retry-after"] ?? Number.NaN);
       const ms = seconds >= 0 ? Math.min(MAX_BUSY_MS, seconds * 1000) : BUSY_MS;
-      loadOf(server.config).busyUntil = Date.now() + ms;
+      const load = loadOf(server.config);
+      load.busyUntil = Date.now() + ms;
+      if (load.inFlight.count > 0) load.admission.noteFull(Date.now());
     }
   }
 
@@ -371,15 +389,10 @@ export class Upstream {
   keyOfServer<Made>(make: () => { made: Made; key: string }): Made {
     const { server } = this;
     const candidates = this.#candidates(this.#able());
-    const shares = candidates.reduce((sum, { weight }) => sum + weight, 0) / server.config.weight;
-    const draws = Math.min(MAX_DRAWS, DRAWS_PER_SHARE * Math.ceil(shares));
-    for (let draw = 1; ; draw += 1) {
-      const { made, key } = make();
-      if (draw >= draws || firstOf(candidates, hashOf(key))?.server === server) return made;
-    }
+    return drawFor(candidates, (candidate) => candidate.server === server, make);
   }
 
-  #answerOf(response: Response): { server: ModelServer; leave: Leave } {
+  #answerOf(response: Response): Answer {
     return answers.get(response) ?? { server: this.server, leave: () => {} };
   }
 }

@@ -3,7 +3,10 @@ import { isJson } from "@responses-edge/responses-api/json";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { FinishReason, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import type { ModelServer, RequestOptions } from "./model-server.ts";
+import type { Meter } from "./pool/admission.ts";
+import { meterTokens } from "./pool/admitted.ts";
 import { noteUnusable, noteUsable, STATUSES } from "./server-status.ts";
+import type { Upstream } from "./upstream.ts";
 import { answerAborted, connectionLost } from "./upstream-faults.ts";
 
 /**
@@ -171,16 +174,19 @@ export interface AnswerReader {
  * Throws the fault of a payload, and the 502 of a stream that ends before its finish reason. The server's state has whether it was usable.
  */
 export async function* streamedAnswer(
-  reads: AsyncIterable<Uint8Array>,
+  upstream: Upstream,
+  response: Response,
   reader: AnswerReader,
   signal: AbortSignal,
-  server: ModelServer,
 ): AsyncGenerator<ModelDelta[]> {
+  const { server } = upstream;
+  const meter = upstream.meterOf(response);
   const decoder = new SseDecoder();
   try {
-    for await (const bytes of reads) {
+    for await (const bytes of upstream.reads(response, signal)) {
       const deltas: ModelDelta[] = [];
       const fault = await reader.readAll(decoder.push(bytes), deltas);
+      if (meter) meterDeltas(meter, deltas);
       if (deltas.length > 0) yield deltas;
       if (fault) throw fault;
       // Leaving closes the upstream request.
@@ -194,11 +200,21 @@ export async function* streamedAnswer(
   const deltas: ModelDelta[] = [];
   const fault = reader.isOver ? undefined : await reader.readAll(decoder.end(), deltas);
   reader.end(deltas);
+  if (meter) meterDeltas(meter, deltas);
   if (deltas.length > 0) yield deltas;
   if (fault) throw unusable(server, fault);
   // Some versions end without `[DONE]`; without a finish reason the answer is incomplete.
   if (!reader.isFinished) throw unusable(server, connectionLost());
   if (STATUSES.get(server.baseUrl)?.unusable) noteUsable(server);
+}
+
+/** Counts the tokens of an event's deltas, or, if they have the usage of the answer, those that the server has computed for it. */
+export function meterDeltas(meter: Meter, deltas: readonly ModelDelta[]): void {
+  const last = deltas.at(-1);
+  if (last?.kind === "usage") {
+    const { input_tokens: input, input_tokens_details: details, output_tokens: output } = last.usage;
+    meterTokens(meter, Math.max(0, input - details.cached_tokens) + output);
+  } else if (last && !meter.isExact) meter.tokens += meter.perEvent;
 }
 
 /** Notes that an answer cannot be used. Gives its fault. */

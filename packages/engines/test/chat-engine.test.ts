@@ -29,11 +29,19 @@ function poolOf(...answers: Answer[]): { upstream: Upstream; asked: string[] } {
       ...{ transport: "fetch", connector: undefined, apiKey: undefined, headers: {}, weight: 1, drains: false },
       ...{ keepsConversations: true, models: undefined, engine: undefined, salted: true, dialect: "vllm" },
       sharesCache: false,
+      maxInFlight: undefined,
     };
   });
   const bounds = { connectTimeoutMs: 5_000, firstByteTimeoutMs: 5_000, idleTimeoutMs: 5_000, silenceMs: 5_000 };
   const config: UpstreamConfig = {
-    ...{ modelServers: servers, loadFactor: 1.5, failoverMs: 5_000, boardMs: 0, unsaltedServers: undefined },
+    ...{
+      modelServers: servers,
+      loadFactor: 1.5,
+      failoverMs: 5_000,
+      boardMs: 0,
+      maxWaiting: 1000,
+      unsaltedServers: undefined,
+    },
     contextWindows: {},
     ...bounds,
   };

@@ -1,7 +1,7 @@
 import { hashOf } from "@responses-edge/engines/hash";
 import { type Candidate, chooseServer, firstOf, ranking } from "@responses-edge/engines/pool/choice";
+import { InFlight } from "@responses-edge/engines/pool/in-flight";
 import {
-  InFlight,
   isEjected,
   newRecord,
   newRetryBudget,

@@ -1,13 +1,19 @@
+import { env as ownEnv } from "cloudflare:workers";
+import { randomUUID } from "node:crypto";
+import { exchangeBy } from "@responses-edge/engines/pool/exchange";
+import { type ServerDemand, type ServerShare, ServerShares } from "@responses-edge/engines/pool/shares";
 import { askServers, type BoardReport } from "../../assembly/model-server.ts";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import type { Env, RawEnv } from "../../env.ts";
+import { withObjects } from "../objects/objects.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
 import { Schema } from "../objects/schema.ts";
+import { WORKERS } from "../objects/workers.ts";
 import { currentOverrides } from "./keys/live-config.ts";
 
 /**
  * The board: one Durable Object that asks all model servers how they are, so that isolates need not each find out. It stops asking
- * while no isolate reads it. If there is an operator, it also knows which runs are live. It stores only this and its alarm.
+ * while no isolate reads it. It divides the limits of servers among the isolates. If there is an operator, it also knows which runs are live. It stores only this and its alarm.
  */
 
 /** Intervals without a reader after which the board stops asking. */
@@ -17,6 +23,7 @@ export class Board extends OwnedObject {
   #report: BoardReport | undefined;
   #readAt = Number.NEGATIVE_INFINITY;
   readonly #runs: RunRegister;
+  readonly #shares = new ServerShares();
 
   constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "BOARD");
@@ -28,6 +35,11 @@ export class Board extends OwnedObject {
     this.#readAt = Date.now();
     if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(Date.now());
     return this.#report ?? null;
+  }
+
+  /** Takes a process's requests to servers with a limit, and gives its shares of them. */
+  share(process: string, demands: readonly ServerDemand[]): ServerShare[] {
+    return this.#shares.exchange(process, demands, Date.now());
   }
 
   announceRun(run: AnnouncedRun): void {
@@ -56,6 +68,16 @@ export class Board extends OwnedObject {
     if (next !== undefined) await this.ctx.storage.setAlarm(next);
   }
 }
+
+let ownName: string | undefined;
+
+exchangeBy(async (demands) => {
+  // Only requests may draw random numbers.
+  ownName ??= randomUUID();
+  return withObjects(ownEnv as RawEnv)
+    .BOARD.getByName()
+    .share(ownName, demands);
+}, WORKERS);
 
 declare module "../objects/objects.ts" {
   interface ObjectClasses {

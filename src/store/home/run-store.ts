@@ -5,6 +5,7 @@ import { isJsonObject } from "@responses-edge/responses-api/json";
 import { initialResponse } from "@responses-edge/responses-api/response";
 import type { Model } from "@responses-edge/turn/contract/engine";
 import type { Affinity } from "../../assembly/affinity.ts";
+import type { Sender } from "../../assembly/flow.ts";
 import type { GivenFile } from "../../contract/container-files.ts";
 import type { Policy } from "../../contract/grants.ts";
 import type { KeptTrace } from "../../telemetry/telemetry.ts";
@@ -28,6 +29,8 @@ export interface RunSpec {
   model: Model;
   cacheSalt: string;
   affinity: Affinity;
+  /** The key that has asked, and its share of saturated model servers; undefined in runs of earlier versions. */
+  sender?: Sender;
   /** The files that the request gives to its container. */
   givenFiles?: readonly GivenFile[];
   tenant: string;

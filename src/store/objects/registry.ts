@@ -248,6 +248,7 @@ export const OBJECTS = {
     erased: "not",
     methods: {
       read: "repeatable",
+      share: "repeatable",
       announceRun: "repeatable",
       forgetRuns: "repeatable",
       run: "repeatable",

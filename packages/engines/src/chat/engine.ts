@@ -252,9 +252,7 @@ export class ChatEngine implements Engine {
     });
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
-    if (type.includes("text/event-stream")) {
-      return streamedAnswer(this.#upstream.reads(response, signal), reader, signal, this.#upstream.server);
-    }
+    if (type.includes("text/event-stream")) return streamedAnswer(this.#upstream, response, reader, signal);
     await response.body?.cancel();
     throw unusable(this.#upstream.server, malformedAnswer());
   }

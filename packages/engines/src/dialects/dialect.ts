@@ -86,6 +86,9 @@ export interface Dialect {
    * An adapter's name in requests is `base:adapter`. Its card has only the adapter's name, which the base would answer.
    */
   readonly prefixesAdapters?: boolean;
-  /** The lines of `/metrics` that count running or waiting requests; the first group is the number. */
+  /**
+   * The lines of `/metrics` that count running or waiting requests; the first group is in those of waiting ones, and the second is the
+   * number.
+   */
   readonly gauges?: RegExp;
 }

@@ -39,5 +39,5 @@ export const llamacpp: Dialect = {
   isTokenPerDelta: true,
   endsThoughts: true,
   answersAnyModel: true,
-  gauges: /^llamacpp:requests_(?:processing|deferred)(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
+  gauges: /^llamacpp:requests_(?:processing|(deferred))(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
 };

@@ -31,5 +31,5 @@ export const sglang: Dialect = {
   separatesTenants: true,
   answersAnyModel: true,
   prefixesAdapters: true,
-  gauges: /^sglang:num_(?:running|queue)_reqs(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
+  gauges: /^sglang:num_(?:running|(queue))_reqs(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
 };

@@ -19,5 +19,5 @@ export const vllm: Dialect = {
   hasTokenIds: true,
   separatesTenants: true,
   answersAnyModel: false,
-  gauges: /^vllm:num_requests_(?:running|waiting)(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
+  gauges: /^vllm:num_requests_(?:running|(waiting))(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
 };

@@ -123,9 +123,7 @@ export class HarmonyEngine implements Engine {
     }
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, completion, signal);
-    if (type.includes("text/event-stream")) {
-      return streamedAnswer(this.#upstream.reads(response, signal), completion, signal, this.#upstream.server);
-    }
+    if (type.includes("text/event-stream")) return streamedAnswer(this.#upstream, response, completion, signal);
     await response.body?.cancel();
     throw unusable(this.#upstream.server, malformedAnswer());
   }

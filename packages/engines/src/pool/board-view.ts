@@ -14,6 +14,8 @@ export interface ServerReport {
   isDown: boolean;
   /** Its running and waiting requests, from any sender; undefined if it does not report them. */
   load: number | undefined;
+  /** Those of them that wait; undefined also in reports of earlier versions. */
+  waiting?: number | undefined;
 }
 
 export interface BoardReport {
@@ -63,7 +65,12 @@ export async function askState(server: ModelServer): Promise<ServerReport> {
   try {
     const metrics = await server.request("//metrics", signal, undefined, { withinMs: ANSWER_MS });
     const { gauges } = assumedDialect(server);
-    return { name, isDown: false, load: gauges && loadIn(await server.text(metrics, signal, ANSWER_MS), gauges) };
+    return {
+      name,
+      isDown: false,
+      load: undefined,
+      ...(gauges && loadIn(await server.text(metrics, signal, ANSWER_MS), gauges)),
+    };
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     return { name, isDown: false, load: undefined };
@@ -71,9 +78,11 @@ export async function askState(server: ModelServer): Promise<ServerReport> {
 }
 
 /**
- * The running and waiting requests, from the text of a server's metrics (Prometheus); undefined without such gauges.
+ * The running and waiting requests, and the waiting ones, from the text of a server's metrics (Prometheus); undefined without such gauges.
  */
-export function loadIn(metrics: string, gauges: RegExp): number | undefined {
-  const values = [...metrics.matchAll(gauges)].map(([, value]) => Number(value));
-  return values.length === 0 ? undefined : values.reduce((sum, value) => sum + value, 0);
+export function loadIn(metrics: string, gauges: RegExp): { load: number; waiting: number } | undefined {
+  const lines = [...metrics.matchAll(gauges)].map(([, waits, value]) => ({ waits, value: Number(value) }));
+  if (lines.length === 0) return undefined;
+  const sum = (some: typeof lines) => some.reduce((total, { value }) => total + value, 0);
+  return { load: sum(lines), waiting: sum(lines.filter(({ waits }) => waits !== undefined)) };
 }

@@ -1,4 +1,4 @@
-import { type Hash, mixed } from "../hash.ts";
+import { type Hash, hashOf, mixed } from "../hash.ts";
 
 /** Chooses the server of a turn among several. A pure function of the known facts about the servers. */
 
@@ -71,6 +71,25 @@ export function firstOf<Server extends Pick<Candidate, "hash" | "weight">>(
     most = own;
   }
   return first;
+}
+
+/** Keys to try for each server in the pool, and at most, until one leads to the wanted server. */
+const [DRAWS_PER_SHARE, MAX_DRAWS] = [16, 1_000];
+
+/** Draws random keys with `make` until one leads to the wanted server. Gives the last one if none does. */
+export function drawFor<Server extends Pick<Candidate, "hash" | "weight">, Made>(
+  servers: readonly Server[],
+  isWanted: (server: Server) => boolean,
+  make: () => { made: Made; key: string },
+): Made {
+  const total = servers.reduce((sum, { weight }) => sum + weight, 0);
+  const share = (servers.find(isWanted)?.weight ?? total) / total;
+  const draws = Math.min(MAX_DRAWS, DRAWS_PER_SHARE * Math.ceil(1 / share));
+  for (let draw = 1; ; draw += 1) {
+    const { made, key } = make();
+    const first = firstOf(servers, hashOf(key));
+    if (draw >= draws || (first && isWanted(first))) return made;
+  }
 }
 
 /** The servers in a key's order, the best one first. */

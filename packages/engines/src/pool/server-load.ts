@@ -1,6 +1,9 @@
 import { type Hash, hashOf } from "../hash.ts";
 import type { ModelServerConfig } from "../settings.ts";
+import { Admission } from "./admission.ts";
 import type { Candidate } from "./choice.ts";
+import { InFlight } from "./in-flight.ts";
+import type { ServerDemand, ServerShare } from "./shares.ts";
 
 /**
  * The load of a server of the pool, as this isolate knows it. Plain data that all its requests may read and write: no
@@ -11,6 +14,7 @@ export interface ServerLoad {
   name: string;
   hash: Hash;
   inFlight: InFlight;
+  admission: Admission;
   record: Record;
   /** Until when it is overloaded, by its own answer or its silence. Unix milliseconds. */
   busyUntil: number;
@@ -28,10 +32,28 @@ export function loadOf({ name, baseUrl }: Pick<ModelServerConfig, "name" | "base
   const known = loads.get(baseUrl);
   if (known?.name === name) return known;
   // The configuration may rename a server while it has requests in progress.
-  const kept = known ?? { inFlight: new InFlight(), record: newRecord(), busyUntil: 0 };
+  const kept = known ?? newLoad();
   const load = { ...kept, name, hash: hashOf(name) };
   loads.set(baseUrl, load);
   return load;
+}
+
+/** The servers with requests of this process in progress, or waiting, and a limit. */
+export function takeDemands(): ServerDemand[] {
+  return [...loads.values()].flatMap(({ name, admission }) => admission.takeDemand(name) ?? []);
+}
+
+/** Takes this process's shares of servers. */
+export function noteShares(shares: readonly ServerShare[], now: number): void {
+  for (const { name, admission } of loads.values()) {
+    const share = shares.find(({ server }) => server === name);
+    if (share) admission.noteShare(share, now);
+  }
+}
+
+function newLoad() {
+  const inFlight = new InFlight();
+  return { inFlight, admission: new Admission(inFlight), record: newRecord(), busyUntil: 0 };
 }
 
 /** A server as the choice sees it. */
@@ -51,41 +73,6 @@ export function candidateOf(
     inFlight: inFlight.count,
   };
 }
-
-/**
- * The requests in progress to a server. The platform may drop a request without running its `finally` blocks, so a
- * request whose `Leave` was garbage-collected no longer counts.
- */
-export class InFlight {
-  readonly #places = new Set<WeakRef<object>>();
-  #sweptAt = 0;
-
-  get count(): number {
-    return this.#places.size;
-  }
-
-  /** Counts a request, until the returned function is called or garbage-collected. */
-  enter(now: number): Leave {
-    if (now - this.#sweptAt > SWEEP_MS) this.#sweep(now);
-    const leave: Leave = () => {
-      this.#places.delete(held);
-    };
-    const held = new WeakRef<object>(leave);
-    this.#places.add(held);
-    return leave;
-  }
-
-  #sweep(now: number): void {
-    this.#sweptAt = now;
-    for (const held of this.#places) if (held.deref() === undefined) this.#places.delete(held);
-  }
-}
-
-/** Ends a request. A repeated call does nothing. */
-export type Leave = () => void;
-
-/** How often, in milliseconds, dropped requests are looked for. */
-const SWEEP_MS = 10_000;
 
 /**
  * Servers that fail are left alone for a while (Envoy's outlier detection, with its defaults): after five failures in a row

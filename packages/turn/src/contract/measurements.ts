@@ -25,6 +25,8 @@ export interface Measurements {
   asked: { model: Pick<Model, "name" | "upstream">; replica?: string; tokens?: Tokens } | undefined;
   /** Generations that this server has broken off because of their end. */
   readonly cuts: { kind: string; reason: string }[];
+  /** The time that requests have waited for saturated model servers, in milliseconds; undefined if none has. */
+  queuedMs: number | undefined;
   /** How often a model call was repeated at another server because one could not answer. */
   failovers: number;
   /** The time until the request had the conversation to which it adds, or was refused: other turns may have it before. */
@@ -101,11 +103,17 @@ export function newMeasurements(trace?: Trace): Measurements {
     turn: undefined,
     asked: undefined,
     cuts: [],
+    queuedMs: undefined,
     failovers: 0,
     conversation: undefined,
     rowsWritten: 0,
     end: undefined,
   };
+}
+
+/** Notes that a request has waited for a saturated model server. */
+export function noteWaited(measured: Measurements, ms: number): void {
+  measured.queuedMs = (measured.queuedMs ?? 0) + ms;
 }
 
 /** Does work that waits for a conversation, and measures it if measurements are wanted. Rejects as the work does. */

@@ -1,0 +1,335 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { conformantFetch } from "../conformance/client.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { type HeldServer, startHeldServer } from "./held-server.ts";
+import { ADMIN_KEY, ask, makeKey, newTenant } from "./key-support.ts";
+import { eventually } from "./support.ts";
+
+/** Requests that wait for saturated model servers: tenants, keys and conversations take turns (docs/fleet.md#fair-sharing). */
+
+const TOKEN = "scrape-me";
+
+/** A gateway in front of servers whose answers end when a test says so. */
+class Rig {
+  readonly servers: HeldServer[];
+  readonly gateway: WorkerdProcess;
+  readonly #fetch = conformantFetch();
+  readonly #pending = new Set<Promise<Response>>();
+
+  constructor(servers: HeldServer[], gateway: WorkerdProcess) {
+    this.servers = servers;
+    this.gateway = gateway;
+  }
+
+  static async start(count: number, fields: object, variables: Record<string, string> = {}): Promise<Rig> {
+    const servers = await Promise.all(
+      Array.from({ length: count }, () => startHeldServer((text) => Number(/TOKENS=(\d+)/.exec(text)?.[1] ?? 100))),
+    );
+    const upstreams = servers.map(({ url }, index) => ({ name: `s${index}`, url, ...fields }));
+    const gateway = await startWorkerd({
+      UPSTREAMS: JSON.stringify(upstreams),
+      HEARTBEAT_MS: "100",
+      ...{ ADMIN_KEY, KEY_CACHE_MS: "100", PROMETHEUS_METRICS: "true", PROMETHEUS_TOKEN: TOKEN },
+      ...variables,
+    });
+    return new Rig(servers, gateway);
+  }
+
+  get server(): HeldServer {
+    const [server] = this.servers;
+    if (!server) throw new Error("A rig has a server.");
+    return server;
+  }
+
+  get api() {
+    return { url: this.gateway.url, fetch: this.#fetch };
+  }
+
+  async key(tenant = newTenant(), weight?: number): Promise<string> {
+    return (await makeKey(this.api, tenant, weight === undefined ? undefined : { weight })).value;
+  }
+
+  send(key: string, input: string, more: object = {}, signal?: AbortSignal): Promise<Response> {
+    const answer = fetch(`${this.gateway.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
+      body: JSON.stringify({ model: "held", input, store: false, ...more }),
+      ...(signal && { signal }),
+    });
+    this.#pending.add(answer);
+    answer.catch(() => {}).finally(() => this.#pending.delete(answer));
+    return answer;
+  }
+
+  /** Sends requests one after another, each once the earlier ones run or wait. */
+  async sendAll(key: string, inputs: readonly string[], more: object = {}): Promise<void> {
+    for (const input of inputs) {
+      const before = await this.known();
+      void this.send(key, input, more);
+      await eventually(async () => (await this.known()) > before);
+    }
+  }
+
+  /** Requests that run and wait. */
+  async known(): Promise<number> {
+    return (await this.waiting()) + this.servers.reduce((sum, { asked }) => sum + asked.length, 0);
+  }
+
+  /** The gauge of waiting requests, of all servers. */
+  async waiting(): Promise<number> {
+    const metrics = await fetch(`${this.gateway.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } });
+    const values = [...(await metrics.text()).matchAll(/^responses_edge_upstream_waiting\{.*\} (\d+)/gm)];
+    return values.reduce((sum, [, value]) => sum + Number(value), 0);
+  }
+
+  /** Lets all answers end, until no request is left. */
+  async drain(): Promise<void> {
+    await eventually(() => {
+      for (const { running } of this.servers) for (const { end } of running) end();
+      return this.#pending.size === 0;
+    });
+    for (const server of this.servers) Object.assign(server, { asked: [], most: 0, takes: undefined, waiting: 0 });
+  }
+
+  async close(): Promise<void> {
+    for (const server of this.servers) server.close();
+    await this.gateway.close();
+  }
+}
+
+const numbered = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name}${index}`);
+
+/** The texts without their numbers. */
+const senders = (texts: readonly string[]) => texts.map((text) => text.replace(/\d+.*$/, ""));
+
+describe("a server with max_in_flight 2", () => {
+  let rig: Rig;
+  beforeAll(async () => {
+    rig = await Rig.start(
+      1,
+      { max_in_flight: 2 },
+      { UPSTREAM_MAX_WAITING: "20", UPSTREAM_MAX_IN_FLIGHT: "1000", PASSTHROUGH_ENDPOINTS: "chat/completions" },
+    );
+  });
+  afterEach(() => rig.drain());
+  afterAll(() => rig.close());
+
+  it("gets no more requests at a time, and all of them in the end", async () => {
+    const key = await rig.key();
+    const answers = numbered("r", 10).map((input) => rig.send(key, input));
+    for (let ended = 0; ended < 10; ended += 1) await rig.server.endOne();
+    for (const answer of await Promise.all(answers)) expect(answer.status).toBe(200);
+    expect(rig.server.most).toBe(2);
+  });
+
+  it("gets another tenant's request before those of a flood that came earlier", async () => {
+    const [flood, other] = [await rig.key(), await rig.key()];
+    await rig.sendAll(flood, numbered("flood", 10));
+    await rig.sendAll(other, ["other"]);
+    await rig.server.endOne();
+    await eventually(() => rig.server.asked.length === 3);
+    expect(senders(rig.server.asked)).toEqual(["flood", "flood", "other"]);
+  });
+
+  it("is shared between tenants by tokens, not by requests", async () => {
+    const [long, short] = [await rig.key(), await rig.key()];
+    await rig.sendAll(
+      long,
+      numbered("long", 8).map((name) => `${name} TOKENS=400`),
+    );
+    await rig.sendAll(
+      short,
+      numbered("short", 8).map((name) => `${name} TOKENS=100`),
+    );
+    for (let ended = 0; ended < 10; ended += 1) {
+      await rig.server.endOne();
+      await eventually(() => rig.server.asked.length === Math.min(16, ended + 3));
+    }
+    // After the ten that have ended: two of the first tenant's came when nobody waited.
+    const asked = senders(rig.server.asked.slice(2));
+    expect(asked.filter((name) => name === "short").length).toBeGreaterThanOrEqual(7);
+    expect(asked.filter((name) => name === "long").length).toBeGreaterThanOrEqual(2);
+  });
+
+  it("is shared between the keys of a tenant, and between the conversations of a key", async () => {
+    const tenant = newTenant();
+    const [busy, calm] = [await rig.key(tenant), await rig.key(tenant)];
+    await rig.sendAll(busy, numbered("one", 6), { prompt_cache_key: "one" });
+    await rig.sendAll(busy, numbered("two", 1), { prompt_cache_key: "two" });
+    await rig.sendAll(calm, numbered("calm", 1));
+    for (let ended = 0; ended < 4; ended += 1) {
+      await rig.server.endOne();
+      await eventually(() => rig.server.asked.length === ended + 3);
+    }
+    // Of the four that have waited, two are those that would otherwise be the last.
+    expect(new Set(senders(rig.server.asked.slice(2)))).toEqual(new Set(["one", "two", "calm"]));
+  });
+
+  it("is shared by the weights of tenants", async () => {
+    const [heavy, light] = [newTenant(), newTenant()];
+    await ask(rig.api, "POST", `/v1/admin/tenants/${heavy}`, { limits: { weight: 3 } });
+    const keys = [await rig.key(heavy), await rig.key(light)] as const;
+    await rig.sendAll(keys[0], numbered("heavy", 9));
+    await rig.sendAll(keys[1], numbered("light", 9));
+    for (let ended = 0; ended < 9; ended += 1) {
+      await rig.server.endOne();
+      await eventually(() => rig.server.asked.length === ended + 3);
+    }
+    const asked = senders(rig.server.asked.slice(2));
+    const light9 = asked.filter((name) => name === "light").length;
+    expect(light9).toBeGreaterThanOrEqual(2);
+    expect(light9).toBeLessThanOrEqual(4);
+  });
+
+  it("gets an interactive request before a background run that has waited longer", async () => {
+    const key = await rig.key();
+    await rig.sendAll(key, numbered("first", 2));
+    await rig.sendAll(key, ["background"], { background: true, store: true });
+    await rig.sendAll(key, ["interactive"]);
+    for (let ended = 0; ended < 4; ended += 1) await rig.server.endOne();
+    expect(senders(rig.server.asked)).toEqual(["first", "first", "interactive", "background"]);
+  });
+
+  it("gets no request of a client that has left the queue", async () => {
+    const key = await rig.key();
+    await rig.sendAll(key, numbered("first", 2));
+    const leaving = new AbortController();
+    const left = rig.send(key, "left", { stream: true }, leaving.signal);
+    await eventually(async () => (await rig.waiting()) === 1);
+    leaving.abort();
+    await expect(left.then((answer) => answer.text())).rejects.toThrow();
+    await eventually(async () => (await rig.waiting()) === 0);
+    await rig.sendAll(key, ["next"]);
+    for (let ended = 0; ended < 3; ended += 1) await rig.server.endOne();
+    expect(senders(rig.server.asked)).toEqual(["first", "first", "next"]);
+  });
+
+  it("has a bounded queue, in which a flood leaves room: a 429 with a time to retry for its sender", async () => {
+    const [flood, other] = [await rig.key(), await rig.key()];
+    const answers = numbered("flood", 30).map((input) => rig.send(flood, input));
+    const refused = await Promise.race(answers);
+    expect(refused.status).toBe(429);
+    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(await refused.json()).toMatchObject({ error: { code: "rate_limit_exceeded", type: "rate_limit_error" } });
+    await rig.sendAll(other, ["other"]);
+    await eventually(async () => (await rig.waiting()) === 16);
+    await rig.server.endOne();
+    await eventually(() => rig.server.asked.length === 3);
+    expect(rig.server.asked).toContain("other");
+  });
+
+  it("is waited for by a background run that found its queue full", async () => {
+    const key = await rig.key();
+    const answers = numbered("flood", 30).map((input) => rig.send(key, input));
+    expect((await Promise.race(answers)).status).toBe(429);
+    const run = await rig.send(key, "run", { background: true, store: true });
+    const { id } = (await run.json()) as { id: string };
+    const retrieve = async () => {
+      const headers = { authorization: `Bearer ${key}` };
+      return ((await (await fetch(`${rig.gateway.url}/v1/responses/${id}`, { headers })).json()) as { status: string })
+        .status;
+    };
+    await eventually(async () => {
+      for (const { end } of rig.server.running) end();
+      return (await retrieve()) === "completed";
+    });
+  });
+
+  it("says how long requests have waited", async () => {
+    const key = await rig.key();
+    await rig.sendAll(key, numbered("r", 3));
+    await rig.drain();
+    await eventually(async () => {
+      const metrics = await fetch(`${rig.gateway.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } });
+      return /^responses_edge_queued_seconds_count [1-9]/m.test(await metrics.text());
+    });
+  });
+
+  it("is shared with requests to its own endpoints", async () => {
+    const [flood, other] = [await rig.key(), await rig.key()];
+    await rig.sendAll(flood, numbered("flood", 6));
+    const passed = fetch(`${rig.gateway.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: `Bearer ${other}` },
+      body: JSON.stringify({ model: "held", stream: true, messages: [{ role: "user", content: "passed" }] }),
+    });
+    await eventually(async () => (await rig.waiting()) === 5);
+    await rig.server.endOne();
+    await eventually(() => rig.server.asked.length === 3);
+    expect(rig.server.asked.at(-1)).toBe("passed");
+    await rig.drain();
+    expect(await (await passed).text()).toContain("[DONE]");
+  });
+});
+
+describe("two servers with max_in_flight 2", () => {
+  let rig: Rig;
+  beforeAll(async () => {
+    rig = await Rig.start(2, { max_in_flight: 2 });
+  });
+  afterEach(() => rig.drain());
+  afterAll(() => rig.close());
+
+  it("are both used, also for one conversation's requests, before one waits", async () => {
+    const key = await rig.key();
+    await rig.sendAll(key, numbered("r", 5), { prompt_cache_key: "one" });
+    expect(rig.servers.map(({ asked }) => asked.length)).toEqual([2, 2]);
+    expect(await rig.waiting()).toBe(1);
+  });
+
+  it("get requests that wait for the other one when they have none of their own", async () => {
+    const key = await rig.key();
+    await rig.sendAll(key, numbered("r", 6), { prompt_cache_key: "one" });
+    // All that wait have one server, by their key; either server takes them.
+    for (const server of rig.servers) {
+      const before = server.asked.length;
+      await server.endOne();
+      await eventually(() => server.asked.length === before + 1);
+    }
+    expect(await rig.waiting()).toBe(0);
+  });
+});
+
+describe("a server that shows that it is saturated", () => {
+  let rig: Rig;
+  beforeEach(async () => {
+    rig = await Rig.start(1, {}, { UPSTREAM_BOARD_MS: "100" });
+  });
+  afterEach(async () => {
+    await rig.drain();
+    await rig.close();
+  });
+
+  it("by a 429: the request waits until another one ends, and others with it", async () => {
+    const [flood, other] = [await rig.key(), await rig.key()];
+    rig.server.takes = 3;
+    await rig.sendAll(flood, numbered("flood", 8));
+    expect(await rig.waiting()).toBe(5);
+    await rig.sendAll(other, ["other"]);
+    for (const length of [4, 5]) {
+      await rig.server.endOne();
+      await eventually(() => rig.server.asked.length === length);
+    }
+    // Requests from before the limit was known are not counted.
+    expect(rig.server.asked.slice(3)).toContain("other");
+  });
+
+  it("by its metrics: requests wait in the gateway, and tenants take turns", async () => {
+    const [flood, other] = [await rig.key(), await rig.key()];
+    await rig.sendAll(flood, numbered("flood", 4));
+    rig.server.waiting = 4;
+    // Reports come with requests, which are sent until the first one waits.
+    await eventually(async () => {
+      void rig.send(flood, "flood");
+      return (await rig.waiting()) > 0;
+    });
+    await rig.sendAll(other, ["other"]);
+    rig.server.waiting = 0;
+    const before = rig.server.asked.length;
+    await eventually(() => {
+      void rig.server.endOne();
+      return rig.server.asked.length > before + 1;
+    });
+    expect(rig.server.asked.slice(before, before + 2)).toContain("other");
+  });
+});
