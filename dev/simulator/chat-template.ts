@@ -1,5 +1,21 @@
 import type { ChatMessage } from "./chat-request.ts";
-import type { Json } from "./json.ts";
+import type { Json, JsonObject } from "./json.ts";
+import { type Settings, THOUGHT_VARIABLES } from "./settings.ts";
+
+/**
+ * The messages as a template reads them that drops the thoughts before the user's last message, always or unless one of its
+ * variables keeps them.
+ */
+export function withOldThoughts(
+  messages: ChatMessage[],
+  variables: JsonObject,
+  { oldThoughts }: Settings,
+): ChatMessage[] {
+  if (oldThoughts === "kept") return messages;
+  if (oldThoughts !== "dropped" && variables[oldThoughts] === THOUGHT_VARIABLES[oldThoughts]) return messages;
+  const last = messages.findLastIndex(({ role }) => role === "user");
+  return messages.map((message, index) => (index < last ? { ...message, reasoning: "" } : message));
+}
 
 /** The prompt text of a chat: tools as JSON, then every message under its `<|role|>` line. */
 export function renderPrompt(

@@ -7,7 +7,7 @@ import {
   parseTools,
   type Tool,
 } from "./chat-request.ts";
-import { renderPrompt } from "./chat-template.ts";
+import { renderPrompt, withOldThoughts } from "./chat-template.ts";
 import { chatBody, chatFrames } from "./chat-wire.ts";
 import { renderChatml } from "./chatml-template.ts";
 import { completionChoices } from "./completion-choices.ts";
@@ -24,7 +24,7 @@ import {
   invalidBody,
   VllmError,
 } from "./errors.ts";
-import { booleanField, listField, missing, stringField } from "./fields.ts";
+import { booleanField, listField, missing, objectField, stringField } from "./fields.ts";
 import { doneFrame, type Frame, withFault } from "./frames.ts";
 import { rawSpeech } from "./generation.ts";
 import { checkGrammar, compileText, isRefused } from "./grammar.ts";
@@ -231,7 +231,9 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   async function chat(call: Call, sent: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
     const body = readRequest(kind, sent);
-    const request = withoutParsers(withSettings(parseChatRequest(body), settings), settings, kind);
+    const asked = withoutParsers(withSettings(parseChatRequest(body), settings), settings, kind);
+    const variables = objectField(body, "chat_template_kwargs") ?? {};
+    const request = { ...asked, messages: withOldThoughts(asked.messages, variables, settings) };
     expectReadable(request.messages, model);
     const ending = request.continueFinalMessage
       ? "open message"
@@ -349,7 +351,8 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
         : body.add_generation_prompt === false
           ? "closed message"
           : "generation prompt";
-      const messages = parseMessages(body);
+      const variables = objectField(body, "chat_template_kwargs") ?? {};
+      const messages = withOldThoughts(parseMessages(body), variables, call.settings);
       expectReadable(messages, model);
       text = isScripted(engineOf(model))
         ? renderChatml(messages, body.tools, ending, true)

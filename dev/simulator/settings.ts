@@ -41,7 +41,18 @@ export type Settings = {
   thoughtTokens: boolean;
   thoughtsEnd: boolean;
   parsers: boolean;
+  oldThoughts: "kept" | "dropped" | ThoughtVariable;
 };
+
+/** The variables with which chat templates keep the thoughts of earlier turns, with the value that does. */
+export const THOUGHT_VARIABLES = {
+  preserve_thinking: true,
+  preserved_thinking: true,
+  clear_thinking: false,
+  drop_thinking: false,
+  truncate_history_thinking: false,
+};
+type ThoughtVariable = keyof typeof THOUGHT_VARIABLES;
 
 const DEFAULTS: Settings = {
   ttft: 0,
@@ -77,6 +88,7 @@ const DEFAULTS: Settings = {
   thoughtTokens: true,
   thoughtsEnd: false,
   parsers: true,
+  oldThoughts: "kept",
 };
 
 const READERS: Record<string, (value: string, name: string) => Partial<Settings>> = {
@@ -111,6 +123,9 @@ const READERS: Record<string, (value: string, name: string) => Partial<Settings>
   thought_tokens: (v, n) => ({ thoughtTokens: flag(v, n) }),
   thoughts_end: (v, n) => ({ thoughtsEnd: flag(v, n) }),
   parsers: (v, n) => ({ parsers: flag(v, n) }),
+  old_thoughts: (v, n) => ({
+    oldThoughts: oneOf(v, n, ["kept", "dropped", ...(Object.keys(THOUGHT_VARIABLES) as ThoughtVariable[])]),
+  }),
   script: (v, n) => ({ script: oneOf(v, n, ["user"]) }),
 };
 

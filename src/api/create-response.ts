@@ -14,6 +14,7 @@ import { MAX_CALL_LENGTH, maxOutputLength } from "../store/objects/rpc.ts";
 import { containerFiles } from "../store/tenant/files/container-files.ts";
 import { searchStores } from "../store/tenant/vector-stores/store-searcher.ts";
 import { tellContent } from "../telemetry/content-log.ts";
+import { diagnoseCache } from "./cache-diagnosis.ts";
 import {
   acceptCreate,
   type Creation,
@@ -131,6 +132,7 @@ async function runForeground<Sink extends ClientSink>(
     steering,
     onAttempt,
     measured: observation?.measured,
+    diagnosis: generates ? diagnoseCache(creation, prepared.spec, prepared.past) : undefined,
   };
   let { spec } = prepared;
   let turn = assembleTurn(spec, prepared.past, host);

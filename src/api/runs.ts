@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { newSpanId } from "@responses-edge/otlp";
-import { isOnlyPrepared, preparedBy } from "@responses-edge/responses-api/create-bodies";
+import { type CreateRequest, isOnlyPrepared, preparedBy } from "@responses-edge/responses-api/create-bodies";
 import {
   ApiError,
   conversationNotFound,
@@ -10,15 +10,18 @@ import {
   responseNotFound,
 } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import { canonicalJson } from "@responses-edge/responses-api/json";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
+import type { Model } from "@responses-edge/turn/contract/engine";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import { senderOf } from "../assembly/flow.ts";
 import type { RunSpec } from "../store/home/run-store.ts";
 import type { StoredResponse } from "../store/home/turn-store.ts";
 import type { Stub } from "../store/objects/objects.ts";
 import { maxOutputLength, refused, unwrap } from "../store/objects/rpc.ts";
+import { diagnoseCache } from "./cache-diagnosis.ts";
 import { type Creation, inQueue } from "./creation.ts";
 import { readInputFiles } from "./input-files.ts";
 import { withLiveTurn } from "./live-turns.ts";
@@ -48,7 +51,8 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     // The home reads the earlier turns by itself.
     past.past(files.items, null),
   ]);
-  const { input: _sent, ...rest } = modelAccess.accept(request, model);
+  const accepted = modelAccess.accept(request, model);
+  const { input: _sent, ...rest } = accepted;
   const access = accessOf(rest);
   const trace = caller.observation?.runTrace(newSpanId);
   const tools = rest.tools?.map(echoTool);
@@ -64,6 +68,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     affinity,
     sender: senderOf(identity),
     ...(givenFiles && { givenFiles }),
+    ...(await diagnosed(creation, accepted, model, input)),
     tenant,
     ...(trace && { trace }),
     // Only this process has the secrets that are removed from the stored tools.
@@ -94,6 +99,19 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     throw fault;
   }
 }
+
+/** The comparison with an earlier prompt, if the request asks for one. In a conversation only its home knows what comes before. */
+async function diagnosed(creation: Creation, request: CreateRequest, model: Model, input: Item[]) {
+  if (request.prompt_cache_options?.comparison_response_id == null) return {};
+  const { caller, address, previous, conversation } = creation;
+  if (conversation) return { diagnosis: { type: "unavailable" as const } };
+  const past = previous ? await caller.past.past([], previous).catch(() => undefined) : NO_PAST;
+  const spec = { ...creation, ...address, request, model, tenant: caller.tenant };
+  const diagnosis = past && (await diagnoseCache(creation, spec, { ...past, input }));
+  return { diagnosis: diagnosis ?? { type: "unavailable" as const } };
+}
+
+const NO_PAST = { history: [], replays: [] };
 
 /** The error of a run whose home does not exist, so that the history it continues does not either. Undefined if it continues nothing. */
 function missingPast({ conversation, previous }: Creation): ApiError | undefined {

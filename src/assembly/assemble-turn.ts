@@ -2,6 +2,7 @@ import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { type CreateRequest, conversationOf } from "@responses-edge/responses-api/create-bodies";
 import { containerIdOf, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, type Item, isTextOnly } from "@responses-edge/responses-api/items/registry";
+import type { CacheDiagnosis } from "@responses-edge/responses-api/response";
 import { hostedKey } from "@responses-edge/responses-api/tool-names";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
 import { openNewest, paramOf, standingItems } from "@responses-edge/turn/compacted-past";
@@ -24,6 +25,7 @@ import type { StoreSearch } from "../contract/store-search.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import type { Affinity } from "./affinity.ts";
+import { watchOf } from "./drift-watch.ts";
 import type { Sender } from "./flow.ts";
 import { moderationOf } from "./guard.ts";
 import { imageMaker } from "./image-maker.ts";
@@ -77,6 +79,8 @@ export interface TurnHost {
   logged?: TurnState | undefined;
   /** The request's measurements, if they are wanted. */
   measured?: Measurements | undefined;
+  /** The comparison with an earlier prompt, if the request asked for it. */
+  diagnosis?: Promise<CacheDiagnosis> | undefined;
 }
 
 /**
@@ -116,7 +120,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
     tools: { plugins: PLUGINS, session: known && mayHaveTools ? toolsOf(spec, past, known, host) : undefined },
     secrets,
     moderation: moderated,
-    host: { ...host, clock: Date.now },
+    host: { ...host, clock: Date.now, onPrompt: watchOf(spec, engine, host) },
     logged,
   });
 }
@@ -125,13 +129,13 @@ const NO_PAST: TurnPast = { history: [], replays: [], input: [], removed: [] };
 
 /**
  * The first prompt that the turn would send, and the engine that can count it. Makes no turn. Lists the tools of MCP servers that
- * have not been listed in this conversation, as the turn would; makes no approved calls. Throws the 400s of `assembleTurn`, the
+ * have not been listed in this conversation, as the turn would, unless the host says otherwise; makes no approved calls. Throws the 400s of `assembleTurn`, the
  * 400 `context_length_exceeded` if even `truncation: "auto"` cannot make it fit, and the signal's reason when it is aborted.
  */
 export async function assemblePrompt(
   spec: TurnSpec,
   kept: Past,
-  host: Pick<TurnHost, "config" | "modelAccess" | "access" | "signal" | "onAttempt">,
+  host: Pick<TurnHost, "config" | "modelAccess" | "access" | "signal" | "onAttempt"> & { listsTools?: false },
 ): Promise<{ engine: Engine; prompt: Prompt }> {
   const { model } = spec;
   const { config, signal } = host;
@@ -143,7 +147,7 @@ export async function assemblePrompt(
   const firstPrompt = () =>
     makePrompt(source, engine.noteRole, tools && tools.maxRounds > 0 ? tools.pluginTools : undefined);
   checkCallPairs(firstPrompt().items);
-  if (tools) await listTools(tools, signal);
+  if (tools && host.listsTools !== false) await listTools(tools, signal);
   const prompt = firstPrompt();
   return { engine, prompt: request.truncation === "auto" ? await truncateToFit(engine, prompt, signal) : prompt };
 }

@@ -21,6 +21,7 @@ import type { Identity } from "../contract/grants.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import { type Affinity, type KeyedTurn, rootKey, serverKeyOf } from "./affinity.ts";
 import { flowOf, priorityClass, type Sender, senderOf } from "./flow.ts";
+import { withKeptThoughts } from "./kept-thoughts.ts";
 
 export { routed } from "@responses-edge/engines/routes";
 
@@ -118,7 +119,7 @@ export class ModelAccess {
         "unsupported_parameter",
       );
     }
-    return this.engineOf(model).accept(request);
+    return this.engineOf(model).accept(withKeptThoughts(request, model.upstream, this.#config));
   }
 
   /**

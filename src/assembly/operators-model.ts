@@ -7,8 +7,9 @@ import type { Config } from "../config/index.ts";
  * resolvers), and list them from then on.
  */
 export function isOperatorsModel(model: string, config: Config): boolean {
-  const { modelServers, routes, modelEngines, contextWindows, thinkingBudgets, codexModels, keys } = config;
-  const tables = [modelEngines, contextWindows, thinkingBudgets, codexModels, keys.prices];
+  const { modelServers, routes, modelEngines, contextWindows, thinkingBudgets, keepThoughts, codexModels, keys } =
+    config;
+  const tables = [modelEngines, contextWindows, thinkingBudgets, keepThoughts, codexModels, keys.prices];
   const named = tables.some((each) => Object.hasOwn(each, model));
   if (named || routes.has(model)) return true;
   for (const { targets } of routes.values()) if (targets.some((target) => target.model === model)) return true;

@@ -2,7 +2,7 @@ import { ENGINES } from "@responses-edge/turn/contract/engine";
 import { REPETITION_GUARDS } from "@responses-edge/turn/repetition";
 import { z } from "zod";
 import { fallbackNames, routeEntry } from "./routes.ts";
-import { flag, jsonMap, listed, listText, setOf, someOf, urlPrefixes } from "./values.ts";
+import { flag, jsonMap, listed, listText, ratio, setOf, someOf, urlPrefixes } from "./values.ts";
 import { type Section, variable } from "./variable.ts";
 
 /** The models: their names, the fields that clients may send them, and what clients see of them. */
@@ -151,6 +151,21 @@ export const models = {
       "REPETITION_GUARD",
       z.enum(REPETITION_GUARDS).default("on"),
       "Where a model that repeats itself is stopped, and goes on without the repetitions: `on` is in reasoning and answers, `thoughts` only in reasoning, `off` nowhere. A key or a tenant may have its own. See [repetition.md](../repetition.md).",
+    ),
+    /** By vLLM's name of the model; `*` stands for all others. */
+    keepThoughts: variable(
+      "KEEP_THOUGHTS",
+      jsonMap(
+        z.union([z.enum(["auto", "current_turn", "all_turns"]), z.record(z.string(), z.unknown())]),
+        '{"model":"all_turns"}',
+      ),
+      'JSON: the turns whose thoughts a model gets back, where the request has no `reasoning.context`: `{"my-model":"all_turns"}`, `"current_turn"`, or the variables of its chat template that say so, such as `{"my-model":{"preserve_thinking":true}}`; `*` stands for all other models. Without it the model\'s card decides ([reasoning.md](../reasoning.md#thoughts-of-earlier-turns)).',
+    ),
+    /** Between 0 and 1. */
+    promptCacheSample: variable(
+      "PROMPT_CACHE_SAMPLE",
+      ratio(0.01),
+      "The share of conversations, from 0 to 1, whose prompts are compared turn by turn: a log line `prompt_drift` names the first part that a model server must compute again ([reasoning.md](../reasoning.md#what-a-prefix-cache-cannot-use-again)).",
     ),
     isMediaListed: variable(
       "MEDIA_URLS",

@@ -47,8 +47,8 @@ export function flag() {
   return text.transform((value) => value === "true");
 }
 
-/** A share, from 0 to 1; 1 by default. */
-export function ratio() {
+/** A share, from 0 to 1. */
+export function ratio(fallback = 1) {
   return describedAs(
     z
       .string()
@@ -56,8 +56,8 @@ export function ratio() {
       .regex(/^(0|1|0?\.\d+|[01]\.\d*)$/, "expected a number from 0 to 1")
       .transform(Number)
       .refine((value) => value <= 1, "expected a number from 0 to 1")
-      .default(1),
-    () => z.number().min(0).max(1).default(1),
+      .default(fallback),
+    () => z.number().min(0).max(1).default(fallback),
   );
 }
 

@@ -677,6 +677,24 @@ describe("Details", () => {
     await close();
   });
 
+  it("says which part of its prompt a compared response did not have", async () => {
+    const post = async (body: object) => {
+      const answer = await rig.gateway.post({ model: "simulator", ...body }, { authorization: `Bearer ${KEY}` });
+      return ((await answer.json()) as { id: string }).id;
+    };
+    const first = await post({ input: "One", instructions: "It is noon." });
+    const options = { comparison_response_id: first };
+    const id = await post({
+      ...{ input: "Two", instructions: "It is one.", previous_response_id: first, prompt_cache_options: options },
+    });
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/responses/${id}`);
+    await page.getByText("Prompt cache").waitFor();
+    const figures = page.locator("dl.figures div").filter({ hasText: "Prompt cache" });
+    expect(await figures.textContent()).toMatch(/differs from message 1 \(system\) on: \d+ tokens were computed again/);
+    expectClean();
+    await close();
+  });
+
   it("shows long input in pages, also after a visit to another view", async () => {
     const input = Array.from({ length: 150 }, (_, at) => ({ role: "user", content: `number ${at}.` }));
     const answer = await rig.gateway.post({ model: "simulator", input }, { authorization: `Bearer ${KEY}` });

@@ -76,7 +76,14 @@ async function answer(request: IncomingMessage, response: ServerResponse, reply:
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk as Buffer);
   if (request.url === "/v1/models") {
-    const card = { id: MODEL, object: "model", created: 1, owned_by: "vllm", root: MODEL, max_model_len: 4096 };
+    const card = {
+      id: MODEL,
+      object: "model",
+      created: 1,
+      owned_by: "vllm",
+      root: "Qwen/Qwen3-8B",
+      max_model_len: 4096,
+    };
     response.setHeader("content-type", "application/json");
     response.end(JSON.stringify({ object: "list", data: [card] }));
     return;

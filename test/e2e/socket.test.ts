@@ -314,10 +314,11 @@ describe("excessive use ends its connection, and no other", () => {
     });
   });
 
-  it("10,000 frames at once: 1008, with the reason", async () => {
+  // They fit into the buffers of the kernel: a connection that is reset loses its close frame.
+  it("2,000 frames at once: 1008, with the reason", async () => {
     await connected(async (other) => {
       const socket = await connect();
-      for (let count = 0; count < 10_000; count += 1) socket.send({ type: "unknown" });
+      for (let count = 0; count < 2_000; count += 1) socket.send({ type: "unknown" });
       expect(await socket.closing()).toEqual({ code: 1008, reason: expect.stringContaining("too many frames") });
       let last: SocketTurn | undefined;
       for (let turn = await socket.ended(); ; turn = await socket.ended()) {

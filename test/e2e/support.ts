@@ -87,7 +87,7 @@ async function startRunning(vars: Variables): Promise<[WorkerdProcess, Simulator
 }
 
 function variables(vllm: SimulatorServer, vars: Variables): Variables {
-  return { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", ...vars };
+  return { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", PROMPT_CACHE_SAMPLE: "0", ...vars };
 }
 
 /**

@@ -1,6 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { Answer } from "./answer.js";
 import { ApiFault, callJson } from "./api.js";
+import { cacheInWords } from "./cache-words.js";
 import { EventRecord, keepRecord, recordOf } from "./event-record.js";
 import { count, duration, moment, money } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
@@ -296,6 +297,8 @@ class Looked {
       rows.push(["Output tokens", count(usage.output_tokens)], ["of them reasoning", count(output?.reasoning_tokens)]);
       rows.push(["Tokens in all", count(usage.total_tokens)]);
     }
+    const cache = cacheInWords(response);
+    if (cache) rows.push(["Prompt cache", cache]);
     if (this.#listed?.cost_usd) rows.push(["Cost", money(this.#listed.cost_usd)]);
     return html`<dl class="figures">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
   }

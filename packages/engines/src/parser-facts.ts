@@ -1,5 +1,7 @@
+import type { TemplateFamily } from "./chat/template-families.ts";
+
 /**
- * The facts about parsers and grammars that answers of model servers have shown, by URL, as far as this isolate has
+ * The facts about parsers, grammars and templates that answers of model servers have shown, by URL, as far as this isolate has
  * seen. Plain data that all its requests may read and write.
  */
 interface ParserFacts {
@@ -9,6 +11,8 @@ interface ParserFacts {
   readonly unparsed: Map<string, Set<"reasoning" | "tool_calls">>;
   /** The models whose thoughts begin in the prompt, and end in the text. */
   readonly beginInThought: Set<string>;
+  /** The families of models whose names show none, and when they were last asked for. Unix milliseconds. */
+  readonly families: Map<string, { family: TemplateFamily | undefined; at: number }>;
   /** When it last refused the schemas of functions that are strict by default. Unix milliseconds. */
   refusedStrictAt?: number;
   /** When it last refused a budget of reasoning tokens, because it does not know where they end. Unix milliseconds. */
@@ -24,7 +28,7 @@ export const PARSER_FACTS = new Map<string, ParserFacts>();
 export function parserFactsOf(baseUrl: string): ParserFacts {
   const known = PARSER_FACTS.get(baseUrl);
   if (known) return known;
-  const facts: ParserFacts = { unparsed: new Map(), beginInThought: new Set() };
+  const facts: ParserFacts = { unparsed: new Map(), beginInThought: new Set(), families: new Map() };
   PARSER_FACTS.set(baseUrl, facts);
   return facts;
 }

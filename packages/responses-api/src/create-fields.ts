@@ -99,7 +99,9 @@ const reasoning = z.object({
   context: z
     .enum(["auto", "current_turn", "all_turns"])
     .nullish()
-    .describe("`current_turn`: the model gets only this turn's reasoning back. `all_turns`: gpt-oss gets all of it."),
+    .describe(
+      "`current_turn`: the model gets only this turn's reasoning back. `all_turns`: it gets all of it, if it is gpt-oss or its chat template can keep it (docs/reasoning.md).",
+    ),
   mode: notServed("reasoning.mode", "standard"),
 });
 

@@ -96,9 +96,8 @@ export const responseSchemas = once(() => {
         comparison_response_id: text.nullish(),
       })
       .optional(),
-    // Only if the request asked for a comparison: vLLM reports how much of a prompt was cached, not why the rest was
-    // not.
-    prompt_cache_diagnostics: z.object({ type: z.literal("unavailable") }).optional(),
+    // Only if the request asked for a comparison.
+    prompt_cache_diagnostics: cacheDiagnosis().optional(),
     // Only for a request with a web search or images.
     tool_usage: ToolUsage.optional(),
     user: text.nullable(),
@@ -135,6 +134,41 @@ export const responseSchemas = once(() => {
 type Described = {
   [Name in keyof ReturnType<typeof responseSchemas>]: z.output<ReturnType<typeof responseSchemas>[Name]>;
 };
+
+/** OpenAI's reasons for which a prompt differs from the compared response's. */
+const CACHE_MISS_REASONS = [
+  "model_changed",
+  "prompt_cache_key_changed",
+  "tools_changed",
+  "text_format_changed",
+  "reasoning_effort_changed",
+  "context_compacted",
+  "input_changed",
+] as const;
+
+function cacheDiagnosis() {
+  return z.union([
+    z.object({ type: z.enum(["cache_hit", "comparison_response_not_found", "unavailable"]) }),
+    z.object({
+      type: z.literal("cache_miss"),
+      reason: z.enum(CACHE_MISS_REASONS),
+      cache_missed_tokens: z.int(),
+      comparison_reusable_tokens: z.int().optional(),
+      first_difference: z
+        .object({
+          part: z.enum(["effort", "tool", "format", "input"]),
+          index: z.int(),
+          name: z.string().optional(),
+          by_template: z.literal(true).optional(),
+        })
+        .describe("The first part that is not the same: its kind, and its position among the parts of that kind.")
+        .optional(),
+    }),
+  ]);
+}
+
+/** OpenAI's `prompt_cache_diagnostics`. */
+export type CacheDiagnosis = z.output<ReturnType<typeof cacheDiagnosis>>;
 
 /** Token counts of a whole turn. */
 export type Usage = Described["Usage"];

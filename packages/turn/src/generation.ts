@@ -324,19 +324,19 @@ export class Generations {
   /** Lets the engine generate, and measures it if measurements are wanted. Throws as the engine does. */
   async generate(prompt: Prompt, signal: AbortSignal, purpose: ModelCall["purpose"]): Promise<Generation> {
     const { engine, replica } = this.#options.model;
-    const { clock, measured } = this.#options.host;
-    if (!measured) return engine.generate(prompt, signal);
-    const call = beginModelCall(measured, { round: this.#output.state.rounds, purpose, now: clock() });
+    const { clock, measured, onPrompt } = this.#options.host;
+    const call = measured && beginModelCall(measured, { round: this.#output.state.rounds, purpose, now: clock() });
     try {
       const generation = await engine.generate(prompt, signal);
-      call.acceptedAt = clock();
-      call.replica = replica?.();
+      if (call) call.acceptedAt = clock();
+      onPrompt?.(prompt);
       return generation;
     } catch (error) {
-      call.replica = replica?.();
       const code = signal.aborted ? CANCELLED : toApiError(error).code;
-      endModelCall(measured, { now: clock(), error: code });
+      if (measured) endModelCall(measured, { now: clock(), error: code });
       throw error;
+    } finally {
+      if (call) call.replica = replica?.();
     }
   }
 

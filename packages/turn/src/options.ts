@@ -1,9 +1,9 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import type { InputTransformation, ResponseObject } from "@responses-edge/responses-api/response";
+import type { CacheDiagnosis, InputTransformation, ResponseObject } from "@responses-edge/responses-api/response";
 import type { OpenedCompaction } from "./compacted-past.ts";
-import type { Engine, Replay } from "./contract/engine.ts";
+import type { Engine, Prompt, Replay } from "./contract/engine.ts";
 import type { Measurements } from "./contract/measurements.ts";
 import type { Plugins } from "./contract/plugin.ts";
 import type { ToolSession } from "./contract/tool-session.ts";
@@ -114,4 +114,8 @@ export interface TurnHost {
   waitUntil?: (promise: Promise<unknown>) => void;
   /** The request's measurements, if they are wanted. */
   measured?: Measurements | undefined;
+  /** The comparison with an earlier prompt, if the request asked for it. Never rejects, and ends soon after the answer. */
+  diagnosis?: Promise<CacheDiagnosis> | undefined;
+  /** Called with each prompt that the model server has accepted. */
+  onPrompt?: ((prompt: Prompt) => void) | undefined;
 }

@@ -2,6 +2,7 @@ import type { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import { isImageInFile, withoutImage } from "@responses-edge/responses-api/items/image-generation";
 import {
+  type CacheDiagnosis,
   type CountedTool,
   initialResponse,
   type ResponseObject,
@@ -87,6 +88,13 @@ export class TurnResponse {
       const { usage: before } = this.object;
       this.object.usage = before ? addUsage(before, usage) : usage;
     } else this.object.kv_transfer_params = delta.value;
+  }
+
+  /** Adds the comparison with an earlier prompt. A server that has used nothing of a prompt again may have had no space for it. */
+  diagnose(diagnosis: CacheDiagnosis): void {
+    const isUnused = this.object.usage?.input_tokens_details.cached_tokens === 0;
+    const isUnclear = diagnosis.type === "cache_hit" && isUnused;
+    this.object.prompt_cache_diagnostics = isUnclear ? { type: "unavailable" } : diagnosis;
   }
 
   /** Adds a summary of a prompt with this many tokens. It counts even if it is not used. */

@@ -32,7 +32,6 @@ import { TurnOutput } from "./turn-output.ts";
 
 /**
  * One turn: history + request → generation → events → final response.
- *
  * Uses only what it is given, so that the same code runs beside a client in the Worker and, for background runs, in the
  * conversation's home. `decide` gives its next `Step`.
  */
@@ -151,7 +150,7 @@ export class Turn {
   async run(started: Promise<void>, settle: Settle): Promise<TurnResult> {
     // The step uses the generation itself, and its failure is the round's.
     started.catch(() => {});
-    const { sink } = this.#options.host;
+    const { sink, diagnosis } = this.#options.host;
     const fault = this.#options.asked.request.enable_response_messages ? await this.#setInputMessages() : undefined;
     if (fault) this.#generations.giveUp(fault);
     const { state, response } = this.#output;
@@ -168,6 +167,7 @@ export class Turn {
     const signsOfLife = sink && setInterval(repeat, sink.signOfLifeMs ?? SIGN_OF_LIFE_MS);
     const outcome = fault ? failed(fault) : await this.#work();
     clearInterval(signsOfLife);
+    if (diagnosis) response.diagnose(await diagnosis);
     return this.#settle(outcome, settle);
   }
 

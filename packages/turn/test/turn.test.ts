@@ -38,6 +38,8 @@ function engineOf(rounds: readonly Round[]): Engine & { prompts: Prompt[] } {
       prompt: { ...prompt, items: [...prompt.items, ...partial] as [] },
       repeated: "",
     }),
+    parts: async () => [],
+    rendered: async () => undefined,
     measure: async () => ({ tokens: 10, contextWindow: 1_000 }),
     answerMessages: () => [],
     inputMessages: () => [],

@@ -141,6 +141,7 @@ export function prepareRun(
       sink: log,
       logged: state,
       measured,
+      diagnosis: spec.diagnosis && Promise.resolve(spec.diagnosis),
     });
     return made;
   };

@@ -2,7 +2,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { isJsonObject } from "@responses-edge/responses-api/json";
-import { initialResponse } from "@responses-edge/responses-api/response";
+import { type CacheDiagnosis, initialResponse } from "@responses-edge/responses-api/response";
 import type { Model } from "@responses-edge/turn/contract/engine";
 import type { Affinity } from "../../assembly/affinity.ts";
 import type { Sender } from "../../assembly/flow.ts";
@@ -31,6 +31,8 @@ export interface RunSpec {
   affinity: Affinity;
   /** The key that has asked, and its share of saturated model servers; undefined in runs of earlier versions. */
   sender?: Sender;
+  /** The comparison with an earlier prompt, if the request asked for it. */
+  diagnosis?: CacheDiagnosis;
   /** The files that the request gives to its container. */
   givenFiles?: readonly GivenFile[];
   tenant: string;

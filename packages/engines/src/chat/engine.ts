@@ -8,8 +8,10 @@ import type {
   Engine,
   ModelDelta,
   Prompt,
+  PromptPart,
   PromptSize,
   RawMessage,
+  RenderedPrompt,
   Resumption,
 } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
@@ -25,7 +27,7 @@ import { refuseBadFormats, strictByDefault } from "../offered-tools.ts";
 import { isBelieved, PARSER_FACTS, parserFactsOf } from "../parser-facts.ts";
 import type { ChatConfig } from "../settings.ts";
 import { stopStringsOf } from "../stop-strings.ts";
-import type { BodyFor, Upstream } from "../upstream.ts";
+import type { Upstream } from "../upstream.ts";
 import {
   malformedAnswer,
   parsedAnswer,
@@ -40,6 +42,8 @@ import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
 import type { MarkupSeen } from "./marked-text.ts";
 import { hasPictures } from "./messages.ts";
+import { partsOf, renderBody, renderedIn } from "./prompt-parts.ts";
+import { rawMessage, rawTokens, withRawMessage } from "./raw-tokens.ts";
 import {
   type Asked,
   type Asking,
@@ -52,6 +56,7 @@ import {
   toCountRequest,
 } from "./request.ts";
 import { continuesAfter, resumptionAfter } from "./resumption.ts";
+import { familyOf } from "./template-family.ts";
 import { mayBindThinking, refusesThinkingBudget, thinkingBudgetOf, unboundThinking } from "./thinking-budget.ts";
 
 /**
@@ -117,7 +122,9 @@ export class ChatEngine implements Engine {
   async #generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const begun = await this.#begin(prompt, signal);
     const answer = dialectOf(this.#upstream.server)?.cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
-    return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
+    return prompt.request.enable_response_messages
+      ? withRawMessage(this.#upstream, answer, prompt.model, signal)
+      : answer;
   }
 
   /** The answer to a prompt. If it may have calls, the calls and the final text are checked. */
@@ -202,7 +209,10 @@ export class ChatEngine implements Engine {
     const seesImages = await this.#seesPictures(prompt, signal);
     const known = { thinkingBudget, bindsThinking, bindsByDefault, parsesCalls };
     const asked = { ...asking, ...known, laterSystemMessages, seesImages };
-    const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
+    const body = async (dialect: Dialect) => {
+      const family = await familyOf(prompt, dialect, this.#upstream.server, signal);
+      return this.#work.run(toChatRequest(prompt, { ...asked, family }, this.#plugins, dialect));
+    };
     const options = deliveryOf(prompt, promptTools(prompt).length > 0);
     let response: Response;
     try {
@@ -324,12 +334,15 @@ export class ChatEngine implements Engine {
   }
 
   /** Makes the body that has a prompt counted, for the server that gets it. */
-  #countRequest(prompt: Prompt, place: Asking["laterSystemMessages"], signal: AbortSignal): BodyFor {
+  #countRequest(prompt: Prompt, place: Asking["laterSystemMessages"], signal: AbortSignal) {
     const refusedAt = PARSER_FACTS.get(this.#upstream.server.baseUrl)?.refusedStrictAt;
     const asking = { laterSystemMessages: place, bindsByDefault: !isBelieved(refusedAt) };
-    return async (dialect) => {
-      const seesImages = await this.#seesPictures(prompt, signal);
-      return this.#work.run(toCountRequest(prompt, { ...asking, seesImages }, this.#plugins, dialect));
+    return async (dialect: Dialect): Promise<string> => {
+      const [seesImages, family] = await Promise.all([
+        this.#seesPictures(prompt, signal),
+        familyOf(prompt, dialect, this.#upstream.server, signal),
+      ]);
+      return this.#work.run(toCountRequest(prompt, { ...asking, seesImages, family }, this.#plugins, dialect));
     };
   }
 
@@ -338,53 +351,25 @@ export class ChatEngine implements Engine {
     return items.some(hasPictures) && (await seesImages(model, this.#config, this.#upstream, signal));
   }
 
+  async parts(prompt: Prompt, signal: AbortSignal): Promise<PromptPart[]> {
+    const dialect = await this.#upstream.learnDialect(signal);
+    return partsOf(await this.#countRequest(prompt, "in_place", signal)(dialect));
+  }
+
+  async rendered(prompt: Prompt, signal: AbortSignal, messages?: number): Promise<RenderedPrompt | undefined> {
+    const { renders } = await this.#upstream.learnDialect(signal);
+    if (renders === undefined) return undefined;
+    const body = this.#countRequest(prompt, "in_place", signal);
+    const bodyFor = async (dialect: Dialect) => renderBody(await body(dialect), messages);
+    return renderedIn(await this.#upstream.json(renders, signal, bodyFor));
+  }
+
   async inputMessages(prompt: Prompt, signal: AbortSignal): Promise<RawMessage[]> {
     const body = this.#countRequest(prompt, "at_beginning", signal);
-    const tokenized = await this.#rawTokens("//tokenize", signal, body);
+    const tokenized = await rawTokens(this.#upstream, "//tokenize", signal, body);
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();
-    return [await this.#rawMessage(prompt.model, tokenized.tokens as number[], signal)];
-  }
-
-  /** Ends an answer with all of its tokens as one raw message, as vLLM's own `output_messages` has it. */
-  async *#withRawMessage(
-    answer: AsyncIterable<ModelDelta[]>,
-    model: string,
-    signal: AbortSignal,
-  ): AsyncGenerator<ModelDelta[]> {
-    const ids: number[] = [];
-    for await (const deltas of answer) {
-      for (const delta of deltas) {
-        if (delta.kind === "sampled" && "ids" in delta.sampled) for (const id of delta.sampled.ids) ids.push(id);
-      }
-      yield deltas.filter((delta) => delta.kind !== "sampled");
-    }
-    const message = await this.#rawMessage(model, ids, signal).catch((error: unknown): RawMessage => {
-      if (signal.aborted) throw error;
-      // The answer itself is complete.
-      return { type: "raw_message_tokens", message: "", tokens: ids };
-    });
-    yield [{ kind: "message", index: 0, message }];
-  }
-
-  async #rawMessage(model: string, tokens: number[], signal: AbortSignal): Promise<RawMessage> {
-    const text = await this.#rawTokens("//detokenize", signal, JSON.stringify({ model, tokens }));
-    if (typeof text !== "object" || text === null || !("prompt" in text)) throw malformedAnswer();
-    return { type: "raw_message_tokens", message: text.prompt, tokens };
-  }
-
-  async #rawTokens(path: string, signal: AbortSignal, body: BodyFor): Promise<unknown> {
-    try {
-      return await this.#upstream.json(path, signal, body);
-    } catch (error) {
-      // For example a proxy in front of vLLM that hides these routes.
-      if (!(error instanceof ApiError) || error.code !== "upstream_error") throw error;
-      throw new ApiError({
-        status: 502,
-        message: "'enable_response_messages' needs the model server's /tokenize and /detokenize routes.",
-        code: "upstream_error",
-      });
-    }
+    return [await rawMessage(this.#upstream, prompt.model, tokenized.tokens as number[], signal)];
   }
 
   /** A whole answer: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */

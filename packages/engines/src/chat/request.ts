@@ -16,6 +16,7 @@ import type { FormatWithTools } from "../settings.ts";
 import { deliveryOf } from "../vllm-stream.ts";
 import { withFamilyIds, withOutputsAfterCalls } from "./call-messages.ts";
 import { type ChatMessage, chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
+import { type TemplateFamily, thoughtVariables } from "./template-families.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
 
@@ -29,6 +30,8 @@ const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
 
 /** How a prompt is sent to vLLM. */
 export interface Asking extends Pick<MessageOptions, "laterSystemMessages" | "seesImages"> {
+  /** The family of the model's chat template, if it is known. */
+  family?: TemplateFamily | undefined;
   /** Reasoning tokens of the model, if the request does not say. */
   thinkingBudget?: number;
   /** False for a server that is known to refuse a budget of reasoning tokens: the turn enforces it. */
@@ -50,7 +53,7 @@ export interface Asking extends Pick<MessageOptions, "laterSystemMessages" | "se
 /** How a prompt is asked, without the parts that are tried out. */
 export type Asked = Omit<
   Asking,
-  "laterSystemMessages" | "thinkingBudget" | "bindsThinking" | "bindsByDefault" | "parsesCalls"
+  "laterSystemMessages" | "family" | "thinkingBudget" | "bindsThinking" | "bindsByDefault" | "parsesCalls"
 >;
 
 /** Error texts of chat templates that want every system message at the beginning, or do not know the role later. */
@@ -113,20 +116,19 @@ export function isContinued(prompt: Prompt): boolean {
 }
 
 /** The part of it that determines the prompt's tokens. */
-type CountedAsking = Pick<Asking, "laterSystemMessages" | "seesImages" | "bindsByDefault">;
+type CountedAsking = Pick<Asking, "laterSystemMessages" | "seesImages" | "bindsByDefault" | "family">;
 
 /** The fields that determine the prompt's tokens: shared by generating and measuring. */
 function* promptFields(
   prompt: Prompt,
-  { laterSystemMessages, seesImages, bindsByDefault }: CountedAsking,
+  { laterSystemMessages, seesImages, bindsByDefault, family }: CountedAsking,
   plugins: Plugins,
   dialect: Dialect,
 ): Steps<Record<string, unknown>> {
   const { request, replays, items, model } = prompt;
-  const { reasoning, instructions = null, chat_template_kwargs: own } = request;
+  const { reasoning, instructions = null } = request;
   const reasoningContext = reasoning?.context ?? "auto";
   const options = { replays, plugins, instructions, reasoningContext, laterSystemMessages, seesImages };
-  const effort = reasoning?.effort;
   // vLLM's prefill: an assistant message at the end that was left open, by the client or by an upstream that died.
   const continued = isContinued(prompt);
   const tools: object[] = [];
@@ -153,12 +155,29 @@ function* promptFields(
     messages: withFamilyIds(messages, model),
     // Undefined rather than empty: vLLM refuses `tools: []`.
     tools: tools.length === 0 ? undefined : tools,
-    // vLLM's own Responses API sets the same two for the chat template: `enable_thinking` is for templates that only
-    // know on and off. The client's own variables override them.
-    chat_template_kwargs:
-      effort == null ? (own ?? undefined) : { reasoning_effort: effort, enable_thinking: effort !== "none", ...own },
+    chat_template_kwargs: templateVariables(request, family, tools.length > 0),
     ...(continued && { continue_final_message: true, add_generation_prompt: false }),
   };
+}
+
+/**
+ * The variables of the chat template; undefined if there are none. vLLM's own Responses API sets the same two for an effort:
+ * `enable_thinking` is for templates that only know on and off. The client's own variables override all others.
+ */
+function templateVariables(
+  { reasoning, chat_template_kwargs: own }: CreateRequest,
+  family: TemplateFamily | undefined,
+  hasTools: boolean,
+): Record<string, unknown> | undefined {
+  const { effort, context } = reasoning ?? {};
+  const variables: Record<string, unknown> = family ? { ...thoughtVariables(family, context, hasTools) } : {};
+  if (effort != null) {
+    const thinks = effort !== "none";
+    Object.assign(variables, { reasoning_effort: effort, enable_thinking: thinks });
+    if (family?.thinks) variables[family.thinks] = thinks;
+  }
+  Object.assign(variables, own);
+  return Object.keys(variables).length === 0 && own == null ? undefined : variables;
 }
 
 /** Most stop strings that OpenAI's `stop` takes. */

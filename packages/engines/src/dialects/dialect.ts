@@ -49,6 +49,8 @@ export interface Dialect {
    * count is estimated.
    */
   readonly counting?: "tokenize" | "input_tokens";
+  /** The path from its root that renders a prompt without answering it, where it has one. */
+  readonly renders?: string;
   /** The path of a model card's field with its window, in tokens. */
   readonly window?: readonly string[];
   /**

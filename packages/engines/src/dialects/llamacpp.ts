@@ -28,6 +28,7 @@ export const llamacpp: Dialect = {
   bindsObjectBySchema: true,
   logprobsWithTools: false,
   counting: "input_tokens",
+  renders: "//apply-template",
   window: ["meta", "n_ctx"],
   windowWhenLoaded: { path: "//props", query: "model", field: ["default_generation_settings", "n_ctx"] },
   continues: "after_thoughts",

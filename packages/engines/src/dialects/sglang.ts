@@ -24,6 +24,7 @@ export const sglang: Dialect = {
   usageAtStop: "continuous_usage_stats",
   logprobsWithTools: true,
   counting: "tokenize",
+  renders: "//tokenize",
   window: ["max_model_len"],
   continues: "without_thoughts",
   misreadsLastAnswer: true,

@@ -14,6 +14,7 @@ export const vllm: Dialect = {
   usageAtStop: "continuous_usage_stats",
   logprobsWithTools: true,
   counting: "tokenize",
+  renders: "//tokenize",
   continues: "after_thoughts",
   misreadsLastAnswer: false,
   hasTokenIds: true,

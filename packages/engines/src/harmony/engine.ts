@@ -20,6 +20,7 @@ import type {
   Engine,
   ModelDelta,
   Prompt,
+  PromptPart,
   PromptSize,
   RawMessage,
   Resumption,
@@ -30,7 +31,7 @@ import type {
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import { contextWindow } from "../models.ts";
-import { refuseBadFormats } from "../offered-tools.ts";
+import { refuseBadFormats, toolsOf } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";
 import type { Upstream } from "../upstream.ts";
 import { malformedAnswer } from "../upstream-faults.ts";
@@ -163,6 +164,29 @@ export class HarmonyEngine implements Engine {
 
   answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {
     return exchangeMessages(exchange, made && fromRawMessage(made), this.#plugins).map(toRawMessage);
+  }
+
+  async parts(prompt: Prompt): Promise<PromptPart[]> {
+    const shown = this.#shown(prompt);
+    const { messages } = await this.#work.run(toConversation(shown, this.#config, this.#plugins));
+    const { effort } = shown.request.reasoning ?? {};
+    const { functions, plugins } = toolsOf(shown, "shown");
+    const tools = [...functions, ...Object.entries(plugins.namespaces).map(([name, tool]) => ({ ...tool, name }))];
+    const format = shown.request.text?.format;
+    return [
+      { kind: "effort", text: harmonyEffort(effort) },
+      ...tools.map((tool) => ({ kind: "tool" as const, name: tool.name, text: JSON.stringify(tool) })),
+      ...(format && format.type !== "text" ? [{ kind: "format" as const, text: JSON.stringify(format) }] : []),
+      ...messages.map((message) => ({ kind: "input" as const, name: message.role, text: JSON.stringify(message) })),
+    ];
+  }
+
+  async rendered(prompt: Prompt, _signal: AbortSignal, messages?: number): Promise<number[]> {
+    const { messages: all } = await this.#work.run(toConversation(this.#shown(prompt), this.#config, this.#plugins));
+    const shown = all.slice(0, messages).map((message) => withHeader(message, this.#config.toolHeader));
+    const segments = await this.#work.run(renderingConversation(shown));
+    // Without `<|start|>assistant`.
+    return await toPromptIds(segments.slice(0, -2), undefined, this.#work, MAX_COUNTED);
   }
 
   inputMessages(prompt: Prompt): RawMessage[] {

@@ -187,6 +187,18 @@ export interface PromptSize {
   isTokenPerDelta?: boolean;
 }
 
+/** A part of a prompt, in the order in which templates render them. */
+export interface PromptPart {
+  kind: "effort" | "tool" | "format" | "input";
+  /** The role of a message; the name of a tool. */
+  name?: string;
+  /** As it is sent to the model server. */
+  text: string;
+}
+
+/** A prompt as the model gets it, without the beginning of its answer: as token ids, or as text where a server gives only that. */
+export type RenderedPrompt = readonly number[] | string;
+
 /** A way to make a model generate: `chat` uses vLLM's chat completions, `harmony` its completions. */
 export interface Engine {
   /** The role of this server's own notes to the model within a conversation. */
@@ -247,6 +259,15 @@ export interface Engine {
    * engine that makes its prompt from the exchange.
    */
   answerMessages?(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[];
+
+  /** The parts of a prompt. Throws ApiError as `generate` does. */
+  parts(prompt: Prompt, signal: AbortSignal): Promise<PromptPart[]>;
+
+  /**
+   * The prompt as the model gets it; with `messages`, only so many of its messages. Undefined if the model server does not tell.
+   * Throws ApiError as `generate` does.
+   */
+  rendered(prompt: Prompt, signal: AbortSignal, messages?: number): Promise<RenderedPrompt | undefined>;
 
   /**
    * The prompt as the raw messages of `input_messages` (`enable_response_messages`); synchronous if no server has to be

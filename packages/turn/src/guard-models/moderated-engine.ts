@@ -73,6 +73,8 @@ export class ModeratedTurn {
       ...(cutSampled && { cutSampled }),
       measure: (...args) => engine.measure(...args),
       ...(answerMessages && { answerMessages }),
+      parts: (...args) => engine.parts(...args),
+      rendered: (...args) => engine.rendered(...args),
       inputMessages: (...args) => engine.inputMessages(...args),
     };
   }

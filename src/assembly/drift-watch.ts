@@ -1,0 +1,96 @@
+import { logLine } from "@responses-edge/bounded-io/json-text";
+import { hashOf, hashText } from "@responses-edge/engines/hash";
+import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import type { Engine, Model, Prompt, PromptPart, RenderedPrompt } from "@responses-edge/turn/contract/engine";
+import { commonLength, type FirstDifference, firstDifference, named } from "@responses-edge/turn/prompt-drift";
+import type { Config } from "../config/index.ts";
+
+/**
+ * Compares the prompts of a sample of conversations turn by turn, and logs the first part that is not as it was: the model server
+ * must compute it and all that follows again. It runs beside the answer, and keeps no text.
+ */
+
+/** The last prompt of a conversation. */
+interface LastPrompt {
+  /** With hashes in the place of texts. */
+  parts: readonly PromptPart[];
+  rendered: RenderedPrompt | undefined;
+}
+
+/** The last prompts of the watched conversations of this isolate, the latest last. */
+const watched = new Map<string, LastPrompt>();
+const MAX_WATCHED = 16;
+
+/** Longer prompts are not watched: parts, and units of `RenderedPrompt`. */
+const MAX_PARTS = 4_000;
+const MAX_RENDERED = 200_000;
+
+/** The part of the first message that identifies a conversation, in UTF-16 units. */
+const MAX_FIRST = 1_024;
+
+/** The longest time for rendering a prompt, in milliseconds. */
+const RENDER_MS = 5_000;
+
+/** The function that watches the prompts of a turn; undefined if none is watched. */
+export function watchOf(
+  { tenant, model, ...address }: TurnAddress & { tenant: string; model: Model },
+  engine: Engine,
+  { config, waitUntil }: { config: Pick<Config, "promptCacheSample">; waitUntil: (promise: Promise<unknown>) => void },
+): ((prompt: Prompt) => void) | undefined {
+  const { promptCacheSample: share } = config;
+  if (share === 0) return undefined;
+  return (prompt) => {
+    const key = `${tenant}\n${model.upstream}\n${firstText(prompt)}`;
+    if ((hashOf(key).low >>> 0) / 2 ** 32 >= share) return;
+    const told = { tenant, model: model.upstream, response: responseId(address) };
+    // A fault of the model server is the turn's own affair.
+    waitUntil(watch(hashText(key), prompt, engine, told).catch(() => {}));
+  };
+}
+
+async function watch(key: string, prompt: Prompt, engine: Engine, told: object): Promise<void> {
+  const signal = AbortSignal.timeout(RENDER_MS);
+  const parts = (await engine.parts(prompt, signal)).map((part) => ({ ...part, text: hashText(part.text) }));
+  const before = watched.get(key);
+  watched.delete(key);
+  if (parts.length > MAX_PARTS) return;
+  const now: LastPrompt = { parts, rendered: undefined };
+  watched.set(key, now);
+  for (const oldest of watched.keys()) {
+    if (watched.size <= MAX_WATCHED) break;
+    watched.delete(oldest);
+  }
+  const isContinued = before !== undefined && continues(before.parts, parts);
+  const differing = isContinued ? firstDifference(before.parts, parts) : undefined;
+  if (differing) {
+    const { at: _, ...first } = differing;
+    tell(first, told);
+  }
+  const rendered = await engine.rendered(prompt, signal);
+  if (rendered === undefined || rendered.length > MAX_RENDERED) return;
+  now.rendered = rendered;
+  if (!isContinued || differing || before.rendered === undefined) return;
+  const common = commonLength(before.rendered, rendered);
+  if (common === before.rendered.length) return;
+  // The share of the prompt shows about where it is.
+  const at = Math.floor((common / before.rendered.length) * before.parts.length);
+  tell({ ...named(before.parts, at), by_template: true }, { ...told, lost: before.rendered.length - common });
+}
+
+/** Tells whether a prompt has the last message of the earlier one, so that it continues the same conversation. */
+function continues(before: readonly PromptPart[], now: readonly PromptPart[]): boolean {
+  const last = before.at(-1)?.text;
+  return now.some(({ text }) => text === last);
+}
+
+function tell(first: FirstDifference, told: object): void {
+  console.warn(logLine({ level: "warn", event: "prompt_drift", ...told, ...first }));
+}
+
+function firstText({ items }: Prompt): string {
+  for (const item of items) {
+    if (item.type !== "message" || item.role !== "user") continue;
+    for (const part of item.content) if (part.type === "input_text") return part.text.slice(0, MAX_FIRST);
+  }
+  return "";
+}
