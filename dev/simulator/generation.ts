@@ -33,9 +33,14 @@ export function say(kind: "reasoning" | "content" | "refusal", text: string): Sa
   return { kind, tokens: splitTokens(text) };
 }
 
-/** `count` tokens, a word each, always the same ones. */
+/** `count` tokens, a word each, always the same ones. After all words once, their order does not repeat itself. */
 export function deterministicWords(count: number): string[] {
-  const words = Array.from({ length: count }, (_, index) => WORDS[index % WORDS.length] ?? " word");
+  let random = 1;
+  const words = Array.from({ length: count }, (_, index) => {
+    if (index < WORDS.length) return WORDS[index] ?? " word";
+    random = (random * 48_271) % 2_147_483_647;
+    return WORDS[random % WORDS.length] ?? " word";
+  });
   if (count > 0) words[0] = words[0]?.trimStart() ?? "";
   return words;
 }

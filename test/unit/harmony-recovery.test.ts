@@ -354,7 +354,8 @@ describe("a run whose process dies", () => {
 });
 
 describe("long hidden reasoning", () => {
-  const thoughts = `<|channel|>analysis<|message|>${"Hmm, let me think. ".repeat(200)}<|end|><|start|>assistant`;
+  const said = Array.from({ length: 200 }, (_, index) => `Hmm, let me think of ${index}. `).join("");
+  const thoughts = `<|channel|>analysis<|message|>${said}<|end|><|start|>assistant`;
 
   it("is continued after a crash in it, because it is recorded from time to time, and after one in the answer", async () => {
     const ids = idsOf(thoughts + FINAL);

@@ -38,8 +38,8 @@ export function repetitionAtEnd(text: string, least: Least): Repetition | undefi
   const from = text.length - PROBE;
   if (from < 1) return undefined;
   const probe = text.slice(from);
-  // Finding the first occurrence is much faster than finding the last one.
-  if (text.indexOf(probe) === from) return undefined;
+  // Finding the first occurrence is much faster than finding the last one. A longer period could not repeat often enough.
+  if (text.indexOf(probe, Math.max(0, from - Math.floor(text.length / least.count))) === from) return undefined;
   let at = from;
   for (let tried = 0; tried < MAX_PERIODS && at > 0; tried += 1) {
     at = text.lastIndexOf(probe, at - 1);
