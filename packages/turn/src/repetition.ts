@@ -2,7 +2,7 @@
  * Finds a model that repeats itself: the end of a thought or an answer consists of the same characters, over and over.
  * Only exact repetitions count, so a text that counts on, or varies a word, is none.
  *
- * The text is looked at once for each `STRIDE` characters, so a delta costs an addition to a string.
+ * The end of the text is searched once for each `STRIDE` characters, so a delta costs an addition to a string.
  */
 
 /** The texts in which repetition is looked for (`REPETITION_GUARD`). */
@@ -15,10 +15,10 @@ export interface Repetition {
   length: number;
 }
 
-/** Characters of the end that are looked at: a period of `WINDOW / least.count` characters can be found. */
+/** Characters of the end that are searched: a period of `WINDOW / least.count` characters can be found. */
 const WINDOW = 16_384;
 
-/** Characters between two looks. */
+/** Characters between two searches. */
 const STRIDE = 1_024;
 
 /** Characters at the end whose earlier occurrences tell the possible periods. */
@@ -92,7 +92,7 @@ export function lengthWithoutRepetition(text: string): number {
   const found = repetitionAtEnd(tail, { count: 3, length: PROBE }) ?? repetitionAtEnd(tail, KNOWN);
   if (!found) return text.length;
   const end = text.length - found.length + found.period;
-  if (BOUNDARY.test(text.slice(Math.max(0, end - 2), end))) return end;
+  if (BOUNDARY.test(text.slice(Math.max(0, end - 2), end + 1))) return end;
   const boundary = BOUNDARY.exec(text.slice(end, end + found.period));
   return boundary ? end + boundary.index + boundary[0].length : end;
 }
@@ -107,11 +107,11 @@ const LINE_BEGINNING = 64;
 export class RepetitionWatch {
   readonly #isPlain: boolean;
   #kind: RepeatedKind | undefined;
-  /** The end of the text, as of the last look. */
+  /** The end of the text, as of the last search. */
   #tail = "";
   /** The text since then. */
   #fresh = "";
-  /** The beginning of the unfinished line, as of the last look. */
+  /** The beginning of the unfinished line, as of the last search. */
   #line = "";
   #isInCode = false;
 
@@ -136,10 +136,10 @@ export class RepetitionWatch {
       this.#kind = kind;
     }
     this.#fresh += text;
-    return this.#fresh.length >= STRIDE && this.#look(kind);
+    return this.#fresh.length >= STRIDE && this.#search(kind);
   }
 
-  #look(kind: RepeatedKind): boolean {
+  #search(kind: RepeatedKind): boolean {
     const fresh = this.#fresh;
     this.#fresh = "";
     this.#readFences(fresh);
