@@ -63,6 +63,7 @@ function limits(speech: Speech, request: ChatRequest, maxTokens: number): Limits
     stopIds: new Set(request.stopTokenIds),
     stop: request.stop,
     includeStop: request.includeStop,
+    repetition: request.repetition,
   };
 }
 

@@ -39,6 +39,7 @@ function complete(
     stopIds: new Set(request.stopTokenIds),
     stop: request.stop,
     includeStop: request.includeStop,
+    repetition: request.repetition,
   };
   const { steps, ending } = generateAll(answer(text, request, settings, vocabulary), limits);
   return {

@@ -1,4 +1,5 @@
 import type { CompletionRequest } from "./completion-request.ts";
+import type { Finish } from "./engine.ts";
 import { doneFrame, type Frame, groups } from "./frames.ts";
 import type { JsonObject } from "./json.ts";
 import { alternatives, logprob } from "./logprobs.ts";
@@ -14,7 +15,7 @@ export type CompletionChoice = {
   /** The text of each token in `logprobs`. */
   names: readonly string[];
   ids: readonly number[] | undefined;
-  finish: "stop" | "length";
+  finish: Finish;
   stopReason: string | number | null;
   /** The time of each token, for a scripted model. */
   delayMs?: number;

@@ -11,7 +11,11 @@ export type Token = { id: number; text: string; name: string; inert?: boolean };
 export type Step = { id: number; name: string; text: string };
 
 /** The reason for the end of a generation. */
-export type Ending = { finish: "stop" | "length"; stopReason: string | number | null };
+export type Ending = { finish: Finish; stopReason: string | number | null };
+export type Finish = "stop" | "length" | "repetition";
+
+/** Patterns of tokens that end a generation when they repeat (`repetition_detection`). */
+export type Repetition = { maxSize: number; minSize: number; minCount: number };
 
 /** The possible ends of a generation. */
 export type Limits = {
@@ -22,6 +26,7 @@ export type Limits = {
   stopIds: ReadonlySet<number>;
   stop: readonly string[];
   includeStop: boolean;
+  repetition: Repetition | undefined;
 };
 
 /**
@@ -36,6 +41,7 @@ export function* runEngine(tokens: Iterable<Token>, limits: Limits): Generator<S
   /** The end of all text so far, in which a stop string may have begun. */
   let recent = "";
   let count = 0;
+  const ids: number[] = [];
   for (const { id, text, name, inert } of tokens) {
     count++;
     if (inert !== true && (id === limits.eos || limits.stopIds.has(id))) {
@@ -58,8 +64,20 @@ export function* runEngine(tokens: Iterable<Token>, limits: Limits): Generator<S
     held = held.slice(released.length);
     yield { id, name, text: released };
     if (last) break;
+    if (!limits.repetition) continue;
+    ids.push(id);
+    if (repeats(ids, limits.repetition)) return { finish: "repetition", stopReason: "repetition_detected" };
   }
   return { finish: "length", stopReason: null };
+}
+
+/** Tells whether the last tokens are a pattern that has come often enough, as vLLM's `check_sequence_repetition` does. */
+function repeats(ids: readonly number[], { maxSize, minSize, minCount }: Repetition): boolean {
+  for (let size = Math.max(1, minSize); size <= maxSize && size * minCount <= ids.length; size++) {
+    const from = ids.length - size * (minCount - 1);
+    if (ids.slice(from).every((id, index) => id === ids[from + index - size])) return true;
+  }
+  return false;
 }
 
 /** The same in one piece. */

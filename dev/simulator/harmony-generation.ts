@@ -25,6 +25,7 @@ export function generateHarmony(
     stopIds: new Set<number>([...(request.ignoreEos ? [] : OTHER_ENDS), ...request.stopTokenIds]),
     stop: request.stop,
     includeStop: request.includeStop,
+    repetition: request.repetition,
   });
   return {
     ...ending,

@@ -1,3 +1,4 @@
+import type { Repetition } from "./engine.ts";
 import { badField, badRequest, type Finding, invalidBody } from "./errors.ts";
 import { booleanField, integerField, integersField, missing, numberField, objectField, stringField } from "./fields.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
@@ -16,6 +17,7 @@ export type Sampling = {
   stop: string[];
   stopTokenIds: number[];
   includeStop: boolean;
+  repetition: Repetition | undefined;
   ignoreEos: boolean;
   cacheSalt: string;
   returnTokenIds: boolean;
@@ -51,12 +53,25 @@ export function parseSampling(body: JsonObject): Sampling {
     stop: parseStop(body.stop),
     stopTokenIds: integersField(body, "stop_token_ids"),
     includeStop: booleanField(body, "include_stop_str_in_output") ?? false,
+    repetition: parseRepetition(objectField(body, "repetition_detection")),
     ignoreEos: booleanField(body, "ignore_eos") ?? false,
     cacheSalt: cacheSalt ?? "",
     returnTokenIds: booleanField(body, "return_token_ids") ?? false,
     requestId: stringField(body, "request_id"),
     streamInterval: parseStreamInterval(body),
   };
+}
+
+function parseRepetition(given: JsonObject | undefined): Repetition | undefined {
+  if (given === undefined) return undefined;
+  const maxSize = integerField(given, "max_pattern_size") ?? 0;
+  const minCount = integerField(given, "min_count") ?? 0;
+  if (maxSize > 0 && minCount < 2) {
+    throw badRequest(
+      "min_count must be >= 2 to detect repetitive patterns in engine output. If you do not wish to detect repetitive patterns, set max_pattern_size to 0.",
+    );
+  }
+  return maxSize > 0 ? { maxSize, minSize: integerField(given, "min_pattern_size") ?? 0, minCount } : undefined;
 }
 
 function parseStreamInterval(body: JsonObject): number {

@@ -253,3 +253,61 @@ it("breaks a thought off that repeats itself, wherever its process dies", async 
     expect(engine.prompts[0]?.items.at(-1)).toMatchObject({ type: "reasoning", content: [{ text: LINE }] });
   }
 });
+
+it("leaves the repetitions out of the next round's prompt, and shows them", async () => {
+  const call: ModelDelta = { kind: "tool_call", index: 0, callId: "call_1", name: "roll", arguments: "{}" };
+  const { engine } = looping();
+  const loop = engine.generate.bind(engine);
+  engine.generate = async (prompt, signal) => {
+    const begun = await loop(prompt, signal);
+    if (engine.prompts.length !== 2) return begun;
+    return (async function* () {
+      yield [call, { kind: "finish" as const, reason: "tool_calls" as const }];
+    })();
+  };
+  const { output } = await tell(engine, {}, { tools: { plugins: new Plugins([dice]), session } });
+  expect(output.map(({ type }) => type)).toEqual(["reasoning", "mcp_call", "message"]);
+  const shown = output[0]?.type === "reasoning" ? (output[0].content?.[0]?.text ?? "") : "";
+  expect(shown.length).toBeGreaterThan(1_500);
+  const [, , third] = engine.prompts;
+  expect(third?.items.find(({ type }) => type === "reasoning")).toMatchObject({ content: [{ text: LINE }] });
+});
+
+it("continues after a crash from the samples that a cut has left", async () => {
+  const { engine, asked } = looping();
+  const samples: unknown[] = [];
+  const generate = engine.generate.bind(engine);
+  const withSamples: typeof engine = {
+    ...engine,
+    generate: async (prompt, signal) => {
+      // The list grows with the samples that follow.
+      samples.push(structuredClone(prompt.sampled));
+      const begun = await generate(prompt, signal);
+      return (async function* () {
+        for await (const deltas of begun) {
+          yield [...deltas, { kind: "sampled" as const, sampled: { ids: deltas.map(() => 7) } }];
+        }
+      })();
+    },
+    resumption: (prompt, partial, sampled, options) => ({
+      ...(engine.resumption(prompt, partial, sampled, options) ?? { repeated: "" }),
+      prompt: { ...prompt, items: [...prompt.items, ...partial] as [], ...(sampled && { sampled }) },
+      anew: 0,
+    }),
+    cutSampled: async (_, sampled, { kind, kept }) => {
+      expect(kind).toBe("thought");
+      expect(kept(LINE.repeat(9))).toBe(LINE.length);
+      return { ids: [...("ids" in sampled ? sampled.ids.slice(0, 1) : []), 8, 9] };
+    },
+  };
+  const { lines, status } = await tell(withSamples, {});
+  expect(status).toBe("completed");
+  expect(samples).toEqual([undefined, { ids: [7, 8, 9] }]);
+  const cut = lines.findIndex((line) => isRecord(line) && line.includes('"cut"'));
+  expect(readLoggedTurn(lines.slice(0, cut + 1)).round).toMatchObject({ sampled: { ids: [7, 8, 9] } });
+  samples.length = 0;
+  asked.length = 0;
+  await tell(withSamples, {}, { logged: readLoggedTurn(lines.slice(0, cut + 1)) });
+  expect(samples[0]).toEqual({ ids: [7, 8, 9] });
+  expect(asked).toEqual([true]);
+});

@@ -89,6 +89,21 @@ export function state(subject: () => Subject): void {
     expect(items.filter(({ type }) => type === "message")).toHaveLength(4);
   });
 
+  it("an open message of a line feed closes the reasoning before it, and an empty one leaves it open", async () => {
+    const rendered = async (content: string) => {
+      const open = { role: "assistant", reasoning_content: "Hm.", content };
+      const body = { messages: [{ role: "user", content: "Hello!" }, open], continue_final_message: true };
+      const answer = await fetch(`${subject().server.url}/apply-template`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ ...body, add_generation_prompt: false }),
+      });
+      return ((await answer.json()) as { prompt: string }).prompt;
+    };
+    expect(await rendered("\n")).toMatch(/Hm\.\s*<\/think>\s*\n$/);
+    expect(await rendered("")).toMatch(/<think>\s*Hm\.$/);
+  });
+
   it("instructions are the turn's own, and do not apply to the next", async () => {
     const { ask } = subject();
     const first = await ask("Hello!", { instructions: "Be brief. ".repeat(20) });

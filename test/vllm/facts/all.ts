@@ -12,6 +12,7 @@ import { grammars } from "./grammars.ts";
 import { guardedBy, moderation } from "./moderation.ts";
 import { passed } from "./passed.ts";
 import { rawMessages } from "./raw-messages.ts";
+import { repetition } from "./repetition.ts";
 import { steering } from "./steering.ts";
 import { type Gateway, type Run, type Subject, startGateway, subjectOf } from "./subject.ts";
 import { tokens } from "./tokens.ts";
@@ -53,6 +54,7 @@ export function facts(run: Run): void {
   describe("decisions", () => decisions(subject));
   describe("moderation", () => moderation(subject));
   describe("batches", () => batches(subject));
+  describe("repetition", () => repetition(subject, run));
   describe("steering", () => steering(subject, run));
   if (run.engine === "chat") describe("continuation", () => continuation(subject));
   if (run.engine === "harmony") describe("raw messages", () => rawMessages(subject));
