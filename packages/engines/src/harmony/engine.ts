@@ -16,6 +16,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { takeImages } from "@responses-edge/responses-api/hosted-tools";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
+import { mustCall } from "@responses-edge/responses-api/tools";
 import type {
   Engine,
   ModelDelta,
@@ -136,8 +137,10 @@ export class HarmonyEngine implements Engine {
     return { prompt: { ...prompt, sampled }, repeated: "", sampledTokens };
   }
 
-  async cutSampled(_prompt: Prompt, sampled: Sampled, { kind, kept, mustAnswer }: SampledCut): Promise<Sampled> {
-    const last: Segment[] = mustAnswer ? [CHANNEL, "final", MESSAGE] : [];
+  async cutSampled({ request }: Prompt, sampled: Sampled, { kind, kept, mustAnswer }: SampledCut): Promise<Sampled> {
+    // A call that is required takes the place of the answer.
+    const isFinal = mustAnswer && !mustCall(request.tool_choice);
+    const last: Segment[] = isFinal ? [CHANNEL, "final", MESSAGE] : [];
     const end: Segment[] = kind === "thought" ? [END, START, "assistant", ...last] : [];
     if ("text" in sampled) return { text: cutText(sampled.text, kept) + toText(end) };
     const tokenizer = await loadTokenizer();
