@@ -1,6 +1,7 @@
 import type { CallToolResult, Client, ContentBlock, RequestOptions } from "@modelcontextprotocol/client";
 import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { z } from "zod";
 import { ToolFault } from "./tool-fault.ts";
 
 /** A tool of a server, in the form of an `mcp_list_tools` item. */
@@ -34,9 +35,20 @@ interface Asking {
   meta: { _meta?: Record<string, unknown> };
 }
 
+/** A page of a list. Each tool is read by itself, so that one with a fault does not hide the others. */
+const ToolPage = z.looseObject({ tools: z.array(z.unknown()), nextCursor: z.string().optional() });
+
+const Tool = z.looseObject({
+  name: z.string().regex(TOOL_NAME),
+  description: z.string().optional().catch(undefined),
+  annotations: z.record(z.string(), z.unknown()).optional().catch(undefined),
+});
+
+const InputSchema = z.looseObject({ type: z.literal("object") });
+
 /**
- * All tools of a server by name, in its order; without those with a name that the specification does not allow. Throws
- * ToolFault `too_large` or `protocol`, and the client's errors.
+ * All tools of a server by name, in its order; without those with a name that the specification does not allow. A tool whose input
+ * schema cannot be used takes any object, and says so. Throws ToolFault `too_large` or `protocol`, and the client's errors.
  */
 export async function readTools(
   client: Client,
@@ -50,35 +62,50 @@ export async function readTools(
   let cursor: string | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
     const params = { ...(cursor !== undefined && { cursor }), ...meta };
-    const result = await client.request({ method: "tools/list", params }, request);
+    const result = await client.request({ method: "tools/list", params }, ToolPage, request);
     listed += result.tools.length;
     if (listed > maxTools) throw new ToolFault("too_large", `${server} lists more than ${maxTools} tools.`);
-    for (const { name, description, inputSchema, annotations } of result.tools) {
-      if (!TOOL_NAME.test(name) || tools.has(name)) continue;
-      const size = new TextEncoder().encode(JSON.stringify(inputSchema)).byteLength;
-      if (size > MAX_SCHEMA_BYTES) {
-        throw new ToolFault("too_large", `The input schema of tool '${name}' of ${server} is too large.`);
-      }
-      try {
-        // A model server binds calls to the schema, and any server may have written the schema.
-        refuseLargeFormats(inputSchema, ["input_schema"]);
-      } catch (error) {
-        if (!(error instanceof ApiError)) throw error;
-        throw new ToolFault("too_large", `Tool '${name}' of ${server}: ${error.message}`);
-      }
-      bytes += size + (description?.length ?? 0);
+    for (const each of result.tools) {
+      const tool = toolIn(each);
+      if (!tool || tools.has(tool.name)) continue;
+      bytes += JSON.stringify(tool.input_schema).length + (tool.description?.length ?? 0);
       if (bytes > maxBytes) throw new ToolFault("too_large", `The tools of ${server} are too large together.`);
-      tools.set(name, {
-        name,
-        ...(description !== undefined && { description }),
-        input_schema: inputSchema,
-        ...(annotations !== undefined && { annotations }),
-      });
+      tools.set(tool.name, tool);
     }
     cursor = result.nextCursor;
     if (cursor === undefined) return tools;
   }
   throw new ToolFault("protocol", `${server} lists its tools on more than ${MAX_PAGES} pages.`);
+}
+
+/** A tool of a page; undefined without a name that can be called. */
+function toolIn(listed: unknown): ListedTool | undefined {
+  const read = Tool.safeParse(listed);
+  if (!read.success) return undefined;
+  const { name, description, annotations, inputSchema } = read.data;
+  const fault = schemaFault(inputSchema);
+  const told = [description, fault && `(Its input schema was left out: ${fault})`].filter(Boolean).join(" ");
+  return {
+    name,
+    ...((description !== undefined || fault) && { description: told }),
+    input_schema: fault ? { type: "object" } : (inputSchema as Record<string, unknown>),
+    ...(annotations !== undefined && { annotations }),
+  };
+}
+
+/** The reason why a model server cannot be given a schema; undefined if it can. */
+function schemaFault(schema: unknown): string | undefined {
+  const read = InputSchema.safeParse(schema);
+  if (!read.success) return "it is not the schema of an object.";
+  if (new TextEncoder().encode(JSON.stringify(schema)).byteLength > MAX_SCHEMA_BYTES) return "it is too large.";
+  try {
+    // A model server binds calls to the schema, and any server may have written the schema.
+    refuseLargeFormats(schema, ["input_schema"]);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return error.message;
+  }
 }
 
 /** Stands where an output was cut. */

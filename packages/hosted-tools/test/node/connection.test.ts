@@ -259,27 +259,38 @@ describe("the list of tools", () => {
     ]);
   });
 
-  it("is refused with a schema that is larger than a prompt can hold", async () => {
-    const tools = [{ name: "wide", inputSchema: { type: "object", description: "x".repeat(70_000) } }];
-    const session = await connect(await start({ tools }));
-    expect((await fault(session.listTools())).fault).toMatchObject({ kind: "too_large" });
-  });
-
   it.each([
-    ["a pattern", { type: "string", pattern: "((a{99}){99}){99}" }, "expands to more than 131072 elements"],
+    ["is larger than a prompt can hold", { type: "object", description: "x".repeat(70_000) }, /it is too large/],
+    ["is of no object", { type: "string" }, /it is not the schema of an object/],
+    ["is missing", undefined, /it is not the schema of an object/],
+    ["is null", null, /it is not the schema of an object/],
     [
-      "properties",
-      { type: "object", properties: Object.fromEntries(Array.from({ length: 501 }, (_, n) => [`p${n}`, {}])) },
-      "at most 500 properties",
+      "has a pattern that would hold up a model server",
+      { type: "object", properties: { a: { type: "string", pattern: "((a{99}){99}){99}" } } },
+      /expands to more than 131072 elements/,
     ],
-  ])("is refused with a schema whose %s would hold up a model server", async (_, schema, why) => {
-    const tools = [{ name: "bomb", inputSchema: { type: "object", properties: { a: schema } } }];
-    const session = await connect(await start({ tools }));
-    const { fault: thrown } = await fault(session.listTools());
-    expect(thrown).toMatchObject({ kind: "too_large" });
-    expect(thrown.message).toMatch(`Tool 'bomb' of MCP server 'sample': Invalid 'input_schema.properties.a`);
-    expect(thrown.message).toMatch(why);
-  });
+    [
+      "has properties that would hold up a model server",
+      {
+        type: "object",
+        properties: {
+          a: { type: "object", properties: Object.fromEntries(Array.from({ length: 501 }, (_, n) => [`p${n}`, {}])) },
+        },
+      },
+      /at most 500 properties/,
+    ],
+  ])(
+    "has all tools where the schema of one %s: that one takes any object, and says so",
+    async (_, inputSchema, why) => {
+      const good = { name: "good", inputSchema: { type: "object" } };
+      const tools = [{ name: "bad", description: "Does it.", inputSchema }, good] as never;
+      const session = await connect(await start({ tools }));
+      const [bad, other] = await session.listTools();
+      expect(bad).toEqual({ name: "bad", description: expect.stringMatching(why), input_schema: { type: "object" } });
+      expect(bad?.description).toMatch(/^Does it\. \(Its input schema was left out: /);
+      expect(other).toEqual({ name: "good", input_schema: { type: "object" } });
+    },
+  );
 
   it("is the same when it is asked for again", async () => {
     const session = await connect(await start());
