@@ -663,13 +663,6 @@ describe("an unsupported value is named", () => {
     asks("input[0].async", {
       input: [{ type: "function_call", call_id: "c", name: "f", arguments: "{}", async: true }],
     }),
-    [
-      "include: web_search_call.results",
-      { include: ["web_search_call.results"] },
-      "include[0]",
-      "invalid_value",
-      /'web_search_call.results'/,
-    ],
     ["generate: false in the background", { generate: false, background: true }, "generate", "invalid_value"],
     [
       "prewarm in the background",

@@ -650,6 +650,17 @@ describe("a fault", () => {
     }
   });
 
+  it("of llama.cpp at the schema of a function that is not strict is a 400 that names the function's field", async () => {
+    const open = { ...getTime, strict: false };
+    const schema = { type: "object", properties: { place: { $ref: "#/definitions/nowhere" } } };
+    const message = `Unable to generate parser for this template. Automatic parser generation failed: JSON schema conversion failed:\nError resolving ref #/definitions/nowhere: definitions not in ${JSON.stringify(schema)}`;
+    gateway.replies({ status: 400, body: { error: { code: 400, message, type: "invalid_request_error" } } });
+    const tools = [open, { ...open, name: "locate", parameters: schema }];
+    const answer = await gateway.post({ model: MODEL, input: "Hi", tools });
+    expect(answer.status).toBe(400);
+    expect(await errorOf(answer)).toMatchObject({ param: "tools[1].parameters", message });
+  });
+
   it("of vLLM at a schema is a 400 if it serves the prompt without the schema", async () => {
     const broken = fault(500, "Internal server error");
     const free = stream([{ content: "x" }], "length");

@@ -22,6 +22,7 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   "background_options.continuation_id": "unit/fake-timers/deferred-runs.test.ts",
   "context_management.compact_threshold": "e2e/context.test.ts",
   "include=reasoning.encrypted_content": "e2e/reasoning.test.ts",
+  "include=web_search_call.results": "e2e/web-search.test.ts",
   "include=web_search_call.action.sources": "e2e/web-search.test.ts",
   "include=code_interpreter_call.outputs": "e2e/code-interpreter.test.ts",
   "reasoning.context": "e2e/harmony.test.ts",

@@ -134,6 +134,20 @@ describe.each(EVERY_WAY)("with %s as %s,", (model, way) => {
   const browse = (input: string, fields: object = {}) =>
     ask(gateway, way, { model, tools: [search], input, ...fields });
 
+  it("a search has the pages that it has found on request", async () => {
+    const input = `Use ${named(model, "browser.search")}: \`how to make tea\``;
+    const { response } = await browse(input, { include: ["web_search_call.results"] });
+    expect(onlyItem(response, "web_search_call")).toMatchObject({
+      action: { type: "search", query: "how to make tea" },
+      results: [
+        { url: `${url}/guide`, title: "All about tea", snippet: "Steep it." },
+        { url: "https://elsewhere.example.org/", title: "Elsewhere", snippet: "Coffee." },
+      ],
+    });
+    const { response: plain } = await browse(input);
+    expect(onlyItem(plain, "web_search_call")).not.toHaveProperty("results");
+  });
+
   it("a search is a call with its query, and its sources on request", async () => {
     const input = `Use ${named(model, "browser.search")}: \`how to make tea\``;
     const { response, events } = await browse(input, { include: [SOURCES] });

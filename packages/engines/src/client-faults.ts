@@ -76,7 +76,12 @@ async function servesWithoutGrammar(
 /** A fault of a model server's that names the client's field. */
 export function clientFault(error: ApiError, request: CreateRequest): ApiError {
   if (error.status !== 400 || error.code !== "invalid_request") return error;
-  if (refusesGrammar(error) && grammarFields(request).length > 0) return grammarError(error.message, request);
+  if (refusesGrammar(error)) {
+    const fields = grammarFields(request);
+    if (fields.length > 0) return grammarError(error.message, request);
+    const tool = blame(error.message, toolFields(request));
+    if (tool !== null) return invalidRequest(tool, clientMessage(error.message), error.code);
+  }
   if (error.param !== null && error.param !== "input") return error;
   const param = mediaParam(error.message, request) ?? error.param;
   return invalidRequest(param, error.message, error.code);
@@ -162,9 +167,16 @@ export function grammarFields(request: CreateRequest): GrammarField[] {
   return fields;
 }
 
+/** The schemas of all functions: llama.cpp makes its parser of calls of them, strict or not. */
+function toolFields({ tools }: CreateRequest): GrammarField[] {
+  return (tools ?? []).flatMap((tool, index) =>
+    tool.type === "function" ? [{ path: `tools[${index}].parameters`, value: tool.parameters }] : [],
+  );
+}
+
 /**
- * The 400 of a grammar, which names the field that it was made from: the only one, or the one that contains the
- * message's quote. If several tools fit, it names their list.
+ * The 400 of a grammar, which names the field that it was made from: the only one, or the one that contains most of the
+ * message's quotes. If several tools fit, it names their list.
  */
 export function grammarError(message: string, request: CreateRequest): ApiError {
   return invalidRequest(blame(message, grammarFields(request)), clientMessage(message), "invalid_request");
@@ -173,10 +185,12 @@ export function grammarError(message: string, request: CreateRequest): ApiError 
 function blame(message: string, fields: readonly GrammarField[]): string | null {
   if (fields.length === 1) return fields[0]?.path ?? null;
   const quoted = [...message.slice(0, MAX_READ).matchAll(/["'`/:]\s*([\w$.-]{2,64})/g)].map(([, word]) => word ?? "");
-  const having = fields.filter(({ value }) => {
+  const counts = fields.map(({ value }) => {
     const text = JSON.stringify(value) ?? "";
-    return quoted.some((word) => text.includes(word));
+    return quoted.filter((word) => text.includes(word)).length;
   });
+  const most = Math.max(...counts);
+  const having = fields.filter((_, index) => most > 0 && counts[index] === most);
   if (having.length === 1) return having[0]?.path ?? null;
   const tools = fields.filter(({ path }) => path.startsWith("tools["));
   if (tools.length === fields.length && tools.length > 0) return "tools";

@@ -121,10 +121,11 @@ const promptCacheOptions = z.object({
   prewarm: z.boolean().nullish().describe("The same as `generate: false`."),
 });
 
-/** Values of `include`, here and in the queries that take it. `web_search_call.results` is not supported: searches return pages, not results. */
+/** Values of `include`, here and in the queries that take it. */
 export const includeValues = list(
   z.enum([
     "file_search_call.results",
+    "web_search_call.results",
     "web_search_call.action.sources",
     "message.input_image.image_url",
     "computer_call_output.output.image_url",
@@ -209,7 +210,7 @@ const openaiFields = {
   include: includeValues
     .nullish()
     .describe(
-      "`message.output_text.logprobs` adds log probabilities to the stream and the body. `file_search_call.results`, `web_search_call.action.sources` and `code_interpreter_call.outputs` add these to items. `reasoning.encrypted_content` is included by default if the deployment has `ENCRYPTION_KEYS`: a client that keeps its items itself then gets the same prompt as with `previous_response_id`.",
+      "`message.output_text.logprobs` adds log probabilities to the stream and the body. `file_search_call.results`, `web_search_call.results`, `web_search_call.action.sources` and `code_interpreter_call.outputs` add these to items. `reasoning.encrypted_content` is included by default if the deployment has `ENCRYPTION_KEYS`: a client that keeps its items itself then gets the same prompt as with `previous_response_id`.",
     ),
   store: z.boolean().nullish().describe("`false`: nothing is stored. The default is `true`."),
   stream: z.boolean().nullish().describe("`true`: the answer is server-sent events."),

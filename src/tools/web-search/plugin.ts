@@ -1,6 +1,7 @@
 import type { Browser, BrowserAction } from "@responses-edge/hosted-tools/browser/browser";
 import { asLink } from "@responses-edge/hosted-tools/browser/citation-marks";
 import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "@responses-edge/hosted-tools/browser/definition";
+import type { SearchHit } from "@responses-edge/hosted-tools/browser/search-provider";
 import { type BrowserState, bounded } from "@responses-edge/hosted-tools/browser/state";
 import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import { hostedOf, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
@@ -30,9 +31,9 @@ const TOOLS: ReadonlyMap<string, BrowserTool> = new Map(
 
 /** The built-in browser's outcome of a call. */
 interface BrowserOutcome extends ToolOutcome {
-  /** The action that was really done; `sources` are the URLs that it has found. */
+  /** The action that was really done; `sources` are the pages that it has found. */
   action?: BrowserAction;
-  sources?: { url: string }[];
+  sources?: SearchHit[];
 }
 
 /** Most bytes of the browser's memory between turns. */
@@ -60,8 +61,9 @@ export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
       return "response.web_search_call.searching";
     },
     finish(item, { action, sources }: BrowserOutcome, include) {
-      const showsSources = action?.type === "search" && include.includes("web_search_call.action.sources");
-      if (showsSources && sources) {
+      const found = action?.type === "search" ? sources : undefined;
+      if (found && include.includes("web_search_call.results")) Object.assign(item, { results: found });
+      if (action?.type === "search" && sources && include.includes("web_search_call.action.sources")) {
         item.action = { ...action, sources: sources.map(({ url }) => ({ type: "url" as const, url })) };
       } else if (action) item.action = action;
       return "response.web_search_call.completed";

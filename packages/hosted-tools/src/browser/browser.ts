@@ -10,7 +10,7 @@ import { parseArguments } from "@responses-edge/responses-api/json";
 import type { z } from "zod";
 import { DEFAULT_TOPN, findArguments, type OpenArguments, openArguments, searchArguments } from "./definition.ts";
 import { display, findResults, searchResults } from "./display.ts";
-import type { SearchProvider } from "./search-provider.ts";
+import type { SearchHit, SearchProvider } from "./search-provider.ts";
 import { type BrowserPage, type BrowserState, bounded, EMPTY_STATE, type SearchPage, type WebPage } from "./state.ts";
 
 /**
@@ -66,7 +66,7 @@ export interface BrowserResult {
   isError: boolean;
   action: BrowserAction;
   /** The results of a search. */
-  sources?: { url: string; title?: string }[];
+  sources?: SearchHit[];
 }
 
 /** An error of the model, or a failure: the message is its answer. */
@@ -301,14 +301,14 @@ export class Browser {
     query: string,
     topn: number,
     signal: AbortSignal | undefined,
-  ): Promise<{ page: SearchPage; sources: { url: string; title: string }[] }> {
+  ): Promise<{ page: SearchPage; sources: SearchHit[] }> {
     try {
       if (!this.#options.search) throw new UsageError("no search engine is configured");
       const hits = await this.#options.search.search(query, { topn, signal });
       const title = oneLine(withoutMarks(query));
       return {
         page: { kind: "search", query, topn, url: "", title, ...searchResults(hits) },
-        sources: hits.map(({ url, title }) => ({ url, title })),
+        sources: hits,
       };
     } catch (error) {
       throw new UsageError(`Error during search for \`${shortened(query)}\`: ${messageOf(error)}`);

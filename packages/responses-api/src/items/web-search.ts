@@ -25,6 +25,10 @@ export const webSearchCall = {
         z.object({ type: z.literal("find_in_page"), pattern: z.string(), url: z.string() }),
       ]),
       status: z.enum(["in_progress", "searching", "completed", "failed", "incomplete"]),
+      results: z
+        .array(z.object({ url: z.string(), title: z.string(), snippet: z.string() }))
+        .describe('The pages that a search has found, with `include: ["web_search_call.results"]`.')
+        .optional(),
     }),
   events: {
     "response.web_search_call.in_progress": inItem,
