@@ -34,6 +34,23 @@ const toolServers = jsonMap(httpUrl(), '{"python":"https://tools.example.com/pyt
   )
   .transform((given): Partial<Record<BuiltinKind, string>> => given);
 
+const header = z.string().regex(/^[\t\x20-\x7e]*$/, "expected visible ASCII characters: it is sent in a header");
+
+/** An MCP server of the operator. */
+const connector = z.strictObject({
+  url: httpUrl(),
+  headers: z.record(z.string().regex(/^[\w-]{1,64}$/, "expected the name of a header"), header).optional(),
+  oauth: z
+    .strictObject({
+      token_url: httpUrl(),
+      client_id: z.string().min(1),
+      client_secret: z.string().min(1),
+      scope: z.string().optional(),
+    })
+    .optional(),
+});
+export type Connector = z.output<typeof connector>;
+
 const builtinLabels = listText()
   .transform((text, context): ReadonlyMap<string, BuiltinKind> => {
     const labels = listed(text).map((label) => [label, BUILTIN_LABELS.get(label)] as const);
@@ -77,6 +94,12 @@ export const tools = {
       "MCP_SERVERS",
       urlPrefixes(),
       "URL prefixes that `mcp` tools and the browser may call, besides public https addresses.",
+    ),
+    /** By name. */
+    connectors: variable(
+      "MCP_CONNECTORS",
+      jsonMap(connector, '{"docs":{"url":"https://…/mcp","headers":{"authorization":"Bearer …"}}}'),
+      'Secret. JSON: MCP servers that requests name by `server_label` or `connector_id` alone, with the credentials that this server keeps: `{"docs":{"url":"https://…/mcp","headers":{"authorization":"Bearer …"}}}`, or `"oauth":{"token_url":"…","client_id":"…","client_secret":"…","scope":"…"}` ([tools.md](../tools.md#servers-of-the-operator)).',
     ),
     /** The `kind`s of hosted tools that are offered. A request's tool of another kind is ignored. */
     offeredKinds: variable(

@@ -452,12 +452,7 @@ describe("a 400 that names the fault", () => {
     ["an empty label", [{ ...at("https://example.com"), server_label: "" }], "tools[0].server_label"],
     ["no label", [{ type: "mcp", server_url: "https://example.com" }], "tools[0].server_label"],
     ["no URL", [getWeather, label], "tools[1].server_url", "missing_required_parameter"],
-    [
-      "a connector",
-      [{ ...label, connector_id: "connector_dropbox" }],
-      "tools[0].connector_id",
-      "unsupported_parameter",
-    ],
+    ["a connector", [{ ...label, connector_id: "connector_dropbox" }], "tools[0].connector_id", "invalid_value"],
     ["a tunnel", [{ ...label, tunnel_id: "tunnel_1" }], "tools[0].tunnel_id", "unsupported_parameter"],
     ["public http", [at("http://example.com/mcp")], "tools[0].server_url", "invalid_url"],
     ["no URL at all", [at("example")], "tools[0].server_url", "invalid_url"],

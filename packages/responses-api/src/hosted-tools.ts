@@ -31,7 +31,7 @@ const mcpServerTool = z
     type: z.literal("mcp"),
     server_label: z.string().max(MAX_LABEL_LENGTH, { abort: true }).regex(FUNCTION_NAME),
     server_url: z.string().min(1).max(4096).nullish(),
-    connector_id: z.string().nullish(),
+    connector_id: z.string().min(1).max(256).nullish(),
     tunnel_id: z.string().nullish(),
     server_description: z.string().max(10_000).nullish(),
     authorization: z.string().max(16_384).nullish(),
@@ -42,9 +42,12 @@ const mcpServerTool = z
     allowed_callers: allowedCallers,
   })
   .transform((tool, context) => {
-    for (const field of ["connector_id", "tunnel_id"] as const) {
-      if (tool[field] == null) continue;
-      refuse(context, [field], `'${field}' is not supported by this server: name the MCP server by 'server_url'.`);
+    if (tool.tunnel_id != null) {
+      const message = "'tunnel_id' is not supported by this server: name the MCP server by 'server_url'.";
+      refuse(context, ["tunnel_id"], message);
+    }
+    if (tool.connector_id != null && tool.server_url != null) {
+      refuse(context, ["connector_id"], "'connector_id' and 'server_url' both name the MCP server: send one of them.");
     }
     if (tool.defer_loading) {
       const message =
@@ -55,6 +58,7 @@ const mcpServerTool = z
       type: tool.type,
       server_label: tool.server_label,
       ...(tool.server_url != null && { server_url: tool.server_url }),
+      ...(tool.connector_id != null && { connector_id: tool.connector_id }),
       ...(tool.server_description != null && { server_description: tool.server_description }),
       ...(tool.authorization != null && { authorization: tool.authorization }),
       ...(tool.headers != null && { headers: tool.headers }),

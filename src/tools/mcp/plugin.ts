@@ -6,6 +6,7 @@ import { type BegunCall, type CallItem, stepOf } from "@responses-edge/turn/cont
 import type { CalledTool } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import type { PluginSession, RunnablePlugin, SessionRequest } from "../plugin.ts";
+import { connectorOf } from "./connectors.ts";
 import { functionName, McpServers, type McpTool } from "./servers.ts";
 
 /** The fields that all `mcp_call` items share, whatever tool they show. */
@@ -72,8 +73,19 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
   },
   check(tool, index, { config, access }) {
     if (tool.type !== "mcp") return;
-    const { server_label: label, server_url: url } = tool;
+    const { server_label: label, server_url: url, connector_id: id } = tool;
     const path = `tools[${index}].server_url`;
+    const connector = connectorOf(tool, config);
+    if (connector) {
+      if (config.mcpGuard.limit?.(new URL(connector.url)) !== false) return;
+      const field = id === undefined ? "server_label" : "connector_id";
+      const message = "This API key does not allow this MCP server to be called.";
+      throw invalidRequest(`tools[${index}].${field}`, message, "mcp_server_not_allowed");
+    }
+    if (id !== undefined) {
+      const message = `This server has no connector '${id}'. Name the MCP server by 'server_url'.`;
+      throw invalidRequest(`tools[${index}].connector_id`, message, "invalid_value");
+    }
     if (url === undefined) {
       throw invalidRequest(path, `Missing required parameter: '${path}'.`, "missing_required_parameter");
     }

@@ -1,8 +1,8 @@
-import { McpConnection, ToolFault, toToolFault } from "@responses-edge/hosted-tools/mcp-client";
+import { McpConnection, type McpTarget, ToolFault, toToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import type { McpServerTool, ToolFilter } from "@responses-edge/responses-api/hosted-tools";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
-import { chosenTools, type FunctionTool } from "@responses-edge/responses-api/tools";
+import { chosenTools, type FunctionTool, type McpAccess } from "@responses-edge/responses-api/tools";
 import type {
   ApprovedCall,
   CalledTool,
@@ -11,7 +11,9 @@ import type {
   ToolOutcome,
   UnlistedServer,
 } from "@responses-edge/turn/contract/tool-session";
+import type { ToolConfig } from "../../config/tools.ts";
 import { type PluginSession, refuseArguments, type SessionOptions } from "../plugin.ts";
+import { connectorName, connectorOf, targetOf } from "./connectors.ts";
 
 /** A tool of an MCP server, as its calls refer to it. */
 export interface McpTool extends CalledTool {
@@ -152,15 +154,17 @@ export class McpServers implements PluginSession {
     const known = this.#connections.get(label);
     if (known) return known;
     const { access: all, config, deadline } = this.#turn;
+    const server = this.#servers.find((each) => each.server_label === label);
+    const connector = server && connectorOf(server, config);
     const access = Object.hasOwn(all, label) ? all[label] : undefined;
-    if (!access) {
+    const target = connector ? targetOf(connector, config) : access && clientTarget(access, config);
+    if (!target) {
       const message = `The credentials for the MCP server '${label}' were lost in a restart, because they are never stored.`;
       throw new ToolFault("refused_address", message);
     }
-    const { server_url: url, authorization, headers } = access;
     const connection = new McpConnection({
       label,
-      target: { url, headers, guard: config.mcpGuard, authorization: authorization || null },
+      target,
       timeouts: { callMs: config.callTimeoutMs },
       deadline,
       maxOutputBytes: config.outputBytes,
@@ -168,6 +172,13 @@ export class McpServers implements PluginSession {
     this.#connections.set(label, connection);
     return connection;
   }
+}
+
+function clientTarget(
+  { server_url: url, authorization, headers }: McpAccess,
+  { mcpGuard: guard }: ToolConfig,
+): McpTarget {
+  return { url, headers, guard, authorization: authorization || null };
 }
 
 /** Characters that a name with a number keeps: 64 characters then hold a number of three digits. */
@@ -209,7 +220,10 @@ function needsApproval(approval: Exclude<McpServerTool["require_approval"], stri
 }
 
 /** The inputs that a list of a server's tools depends on: a list with other inputs may lack some. */
-function listOrigin({ server_url: url, allowed_tools: allowed }: McpServerTool): string {
+function listOrigin(server: McpServerTool): string {
+  const { server_url: url, allowed_tools: allowed } = server;
+  const connector = connectorName(server);
+  if (connector !== undefined) return JSON.stringify([`connector:${connector}`, allowed ?? null]);
   const { origin, pathname } = url !== undefined && URL.canParse(url) ? new URL(url) : { origin: "", pathname: "" };
   return JSON.stringify([origin + pathname, allowed ?? null]);
 }

@@ -1,20 +1,17 @@
-import type { Client, RequestOptions } from "@modelcontextprotocol/client";
-import { FetchFault, type GuardOptions, guardedFetch, unlessAborted } from "@responses-edge/outgoing-fetch/guarded";
+import type { Client } from "@modelcontextprotocol/client";
+import { FetchFault, guardedFetch, unlessAborted } from "@responses-edge/outgoing-fetch/guarded";
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { McpToolCallError } from "openai/resources/responses/responses";
 import { type ListedTool, outputText, readTools } from "./answers.ts";
-import type { SdkClient, ServerAccess, Way } from "./sdk.ts";
+import { clientToken, forgetToken } from "./client-tokens.ts";
+import type { Attempt, McpTarget, Operation, OperationOptions } from "./operation.ts";
+import type { Way } from "./sdk.ts";
 import { CONNECTION_CLOSED, ToolFault, toMcpError, toToolFault } from "./tool-fault.ts";
 
 /**
  * MCP servers of clients or models, with the official client package. The package speaks the protocol; this module
  * bounds time, bytes and addresses, whatever the server does.
  */
-
-/** A server, its headers, and the allowed addresses. */
-export interface McpTarget extends ServerAccess {
-  guard: Partial<GuardOptions>;
-}
 
 export interface McpConnectionOptions {
   /** The server's name in faults. */
@@ -44,13 +41,6 @@ export interface McpToolResult {
   structured?: unknown;
 }
 
-/** `traceparent` tells the server the trace of an operation. `meta`: further fields of the request's `_meta`. */
-export interface OperationOptions {
-  signal?: AbortSignal | undefined;
-  traceparent?: string | undefined;
-  meta?: Readonly<Record<string, unknown>> | undefined;
-}
-
 /** The timeout of requests without a caller: cancellations, answers to the server's pings, resumed streams. */
 const MAX_UNASKED_REQUESTS = 100;
 
@@ -63,33 +53,6 @@ const OPERATION_HEADER = "x-mcp-operation";
 /** The message for a model about arguments that are no JSON object, in vLLM's words. */
 const UNREADABLE_ARGUMENTS =
   "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.";
-
-/** An operation at the server: its time, and the reason of its failure. */
-interface Operation {
-  id: string;
-  abort: AbortController;
-  timer: ReturnType<typeof setTimeout>;
-  /** The status of the last answer that was an HTTP error. */
-  status: number | undefined;
-  fault: ToolFault | undefined;
-  /** The trace of the operation, for the server. */
-  traceparent: string | undefined;
-  /** The same in MCP's own form, for any transport (SEP-414). */
-  meta: { _meta?: Record<string, unknown> };
-  request: RequestOptions;
-}
-
-/** An attempt to connect, or its connection. */
-interface Attempt {
-  sdk: typeof import("./sdk.ts");
-  target: McpTarget;
-  way: Way;
-  made?: SdkClient;
-  /** Requests without a caller. */
-  unasked: number;
-  /** Set once the old transport's one event stream is open. */
-  hasEventStream: boolean;
-}
 
 /**
  * A connection to one MCP server. The first use opens it, and a use after a failed attempt opens it again. Calls may
@@ -214,9 +177,13 @@ export class McpConnection {
     try {
       const sdk = await import("./sdk.ts");
       this.#end.signal.throwIfAborted();
-      const { target } = this.#options;
-      if (!URL.canParse(target.url))
+      const { target: given } = this.#options;
+      if (!URL.canParse(given.url))
         throw new ToolFault("refused_address", `The 'server_url' of ${this.#name} is not a valid URL.`);
+      const { client: oauth } = given;
+      const target = oauth
+        ? { ...given, authorization: await clientToken(oauth, this.#name, this.#end.signal) }
+        : given;
       const attempt: Attempt = { sdk, target, way: "http", unasked: 0, hasEventStream: false };
       this.#attempt = attempt;
       this.#connecting = this.#begin(this.#options.timeouts.connectMs);
@@ -380,6 +347,7 @@ export class McpConnection {
     const guard = { ...attempt?.target.guard, timeoutMs, maxBytes, onEnd };
     const response = await guardedFetch(url, { ...init, headers, signal }, guard);
     if (operation) operation.status = response.ok ? undefined : response.status;
+    if (response.status === 401 && attempt?.target.client) forgetToken(attempt.target.client);
     return response;
   };
 
