@@ -51,7 +51,7 @@ export async function followResponse(
 ): Promise<ReadableStream<Uint8Array>> {
   const body = await eventsAfter(caller, address, asked);
   const { readable, writable } = new IdentityTransformStream();
-  caller.waitUntil(passOn(caller, address, { ...asked, body, writable }));
+  caller.waitUntil(sendRest(caller, address, { ...asked, body, writable }));
   return readable;
 }
 
@@ -76,7 +76,7 @@ interface Passing extends Asked {
 }
 
 /** Sends whole events to the client, with the rest from other instances of the home. Never rejects. */
-async function passOn(caller: Caller, address: TurnAddress, { body, writable, ...asked }: Passing): Promise<void> {
+async function sendRest(caller: Caller, address: TurnAddress, { body, writable, ...asked }: Passing): Promise<void> {
   const events = new WholeEvents(writable.getWriter());
   let rest: ReadableStream<Uint8Array> | undefined = body;
   let { after } = asked;

@@ -1,7 +1,6 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, it } from "vitest";
-import { OBJECTS } from "../../src/store/objects/registry.ts";
 import { Schema } from "../../src/store/objects/schema.ts";
 import { ContainerTable, type NewContainer } from "../../src/store/tenant/files/container-table.ts";
 import { FILE_DIRECTORY_TABLES } from "../../src/store/tenant/files/directory-tables.ts";
@@ -20,7 +19,7 @@ const fileNamed = (key: string, more: Partial<FileRecord> = {}): FileRecord => (
 
 async function inTables(body: (containers: ContainerTable, files: FileTable, storage: DurableObjectStorage) => void) {
   await runInDurableObject(env.QUOTAS.getByName(crypto.randomUUID()), (_, { storage }) => {
-    const schema = new Schema(storage, FILE_DIRECTORY_TABLES, OBJECTS.FILE_DIRECTORIES.migrations);
+    const schema = new Schema(storage, FILE_DIRECTORY_TABLES);
     const files = new FileTable(schema);
     body(new ContainerTable(schema, files), files, storage);
   });

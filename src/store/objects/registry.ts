@@ -36,23 +36,6 @@ export interface ClassRow {
 
 type TenantDataWay = "itself" | "function" | "not";
 
-/** Containers, and the column that names the one that a file was made for. */
-const FILES_OF_CONTAINERS: Migration = {
-  table: "file",
-  column: "container",
-  statements: [
-    "ALTER TABLE file ADD COLUMN container TEXT",
-    "UPDATE file SET container = json_extract(body, '$.container.id')",
-    "CREATE INDEX file_container ON file (container) WHERE container IS NOT NULL",
-    `CREATE TABLE container (
-      seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, name TEXT NOT NULL, created_at INTEGER NOT NULL,
-      active_at INTEGER NOT NULL, minutes INTEGER NOT NULL, state TEXT NOT NULL, memory TEXT)`,
-    `CREATE TABLE container_file (
-      seq INTEGER PRIMARY KEY AUTOINCREMENT, container TEXT NOT NULL, path TEXT NOT NULL, key TEXT NOT NULL,
-      source TEXT NOT NULL, created_at INTEGER NOT NULL, state TEXT NOT NULL, UNIQUE (container, path))`,
-  ],
-};
-
 /** In the order in which a tenant is erased: a running batch stores responses and files, homes report to lists, webhooks and quotas. */
 export const OBJECTS = {
   KEYS: {
@@ -153,7 +136,7 @@ export const OBJECTS = {
   },
   FILE_DIRECTORIES: {
     className: "FileDirectory",
-    migrations: [FILES_OF_CONTAINERS],
+    migrations: [],
     scope: "tenant",
     // A container's files are exported as files. Its state is the tool server's, and is no data at rest.
     exported: "function",
