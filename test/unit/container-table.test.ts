@@ -119,25 +119,3 @@ it("a container's own files go with it, and last as long as it is used", async (
     expect(files.find("b", 0)).not.toBeNull();
   });
 });
-
-it("a directory of the version before keeps its files, and those that programs have written know their containers", async () => {
-  await inTables((containers, files, storage) => {
-    const before = FILE_DIRECTORY_TABLES.map((statement) => statement.replace(", container TEXT)", ")"));
-    for (const statement of before) if (!/container(_file)? ?[(O]/.test(statement)) storage.sql.exec(statement);
-    const body = JSON.stringify({
-      filename: "a.txt",
-      mimeType: null,
-      parts: [0],
-      at: "rows",
-      container: { id: "c1", path: "a.txt" },
-    });
-    const insert =
-      "INSERT INTO file (key, owner, purpose, bytes, created_at, expires_at, body) VALUES ('a', 'key', 'user_data', 3, 0, NULL, ?)";
-    storage.sql.exec(insert, body);
-    expect(files.find("a", 0)).toMatchObject({ filename: "a.txt" });
-    containers.create(made, 1, 0);
-    expect(containers.file("c1", "a", 0)).toMatchObject({ path: "a.txt" });
-    containers.remove("c1", 0);
-    expect(files.find("a", 0)).toBeNull();
-  });
-});
