@@ -240,6 +240,7 @@ export class PluginCallItems {
         name: call.name,
         arguments: call.arguments,
         output: outcome.output,
+        ...(outcome.images && { images: outcome.images }),
         step,
         ...(outcome.memory !== undefined && { memory: outcome.memory }),
       };

@@ -346,9 +346,10 @@ export class ChatEngine implements Engine {
     };
   }
 
-  /** Tells whether a prompt has pictures of files' pages, and its model sees. */
-  async #seesPictures({ items, model }: Prompt, signal: AbortSignal): Promise<boolean> {
-    return items.some(hasPictures) && (await seesImages(model, this.#config, this.#upstream, signal));
+  /** Tells whether a prompt has pictures of files' pages, or images of tools, and its model sees. */
+  async #seesPictures({ items, replays, model }: Prompt, signal: AbortSignal): Promise<boolean> {
+    const hasImages = items.some(hasPictures) || replays.some(({ exchange }) => exchange?.images !== undefined);
+    return hasImages && (await seesImages(model, this.#config, this.#upstream, signal));
   }
 
   async parts(prompt: Prompt, signal: AbortSignal): Promise<PromptPart[]> {

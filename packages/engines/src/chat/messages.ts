@@ -12,7 +12,7 @@ import {
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
-import type { Replay } from "@responses-edge/turn/contract/engine";
+import type { Replay, ToolExchange } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 
 /** Items as vLLM's chat completions messages. */
@@ -127,7 +127,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
       const calls = callsOf(currentAssistant());
       const { name, arguments: json } = plugins.toFunctionCall(exchange);
       calls.push({ id, type: "function", function: { name, arguments: argumentsObject(json) } });
-      answers.push({ role: "tool", tool_call_id: id, content: exchange.output });
+      answers.push({ role: "tool", tool_call_id: id, content: outputOf(exchange, seesImages) });
       continue;
     }
     const call = isNoCall ? undefined : clientCallOf(item);
@@ -281,6 +281,12 @@ function toContentParts(part: InputPart, seesImages: boolean): ContentPart | Con
         "text" in piece ? { type: "text", ...piece } : { type: "image_url", image_url: { url: piece.picture } },
       );
   }
+}
+
+/** The output of a call that this server has answered: with its images for a model that sees. */
+function outputOf({ output, images = [] }: ToolExchange, seesImages = false): string | ContentPart[] {
+  if (!seesImages || images.length === 0) return output;
+  return [{ type: "text", text: output }, ...images.map((url) => ({ type: "image_url" as const, image_url: { url } }))];
 }
 
 /** The name under which a template finds arguments that are no JSON object. */

@@ -133,6 +133,26 @@ export function outputText(result: CallToolResult, maxBytes: number): string {
   return truncate(lines.join("\n").toWellFormed(), maxBytes);
 }
 
+/** The images that models read, and the most of them in a result: their number, and the length of their base64 together. */
+const IMAGE_TYPE = /^image\/(png|jpeg|gif|webp)$/;
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+const MAX_IMAGES = 8;
+const MAX_IMAGES_LENGTH = 4_000_000;
+
+/** The images of a result as data URLs; further ones, and those that are no image, are left to their placeholders. */
+export function imagesIn({ content }: CallToolResult): string[] {
+  const images: string[] = [];
+  let left = MAX_IMAGES_LENGTH;
+  for (const block of content) {
+    if (block.type !== "image" || images.length === MAX_IMAGES) continue;
+    const { data, mimeType } = block;
+    if (data.length > left || !IMAGE_TYPE.test(mimeType) || !BASE64.test(data)) continue;
+    left -= data.length;
+    images.push(`data:${mimeType};base64,${data}`);
+  }
+  return images;
+}
+
 function placeholder(block: ContentBlock): string {
   switch (block.type) {
     case "image":

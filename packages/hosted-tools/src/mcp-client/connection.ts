@@ -2,7 +2,7 @@ import type { Client } from "@modelcontextprotocol/client";
 import { FetchFault, guardedFetch, unlessAborted } from "@responses-edge/outgoing-fetch/guarded";
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { McpToolCallError } from "openai/resources/responses/responses";
-import { type ListedTool, outputText, readTools } from "./answers.ts";
+import { imagesIn, type ListedTool, outputText, readTools } from "./answers.ts";
 import { clientToken, forgetToken } from "./client-tokens.ts";
 import type { Attempt, McpTarget, Operation, OperationOptions } from "./operation.ts";
 import type { Way } from "./sdk.ts";
@@ -35,6 +35,8 @@ const DEFAULT_BOUNDS = { maxBytes: 8 * 1024 * 1024, maxTools: 1_000 };
 /** The outcome of a call, with the tool's other output. */
 export interface McpToolResult {
   output: string;
+  /** Its images, as data URLs; `output` has a placeholder for each. */
+  images?: string[];
   /** The tool reports a failure; `output` has the reason. */
   failed: boolean;
   error?: McpToolCallError;
@@ -120,8 +122,10 @@ export class McpConnection {
       client.callTool({ name, arguments: args, ...meta }, { ...request, ...definition }),
     );
     const output = outputText(result, this.#options.maxOutputBytes);
+    const images = imagesIn(result);
     return {
       output,
+      ...(images.length > 0 && { images }),
       failed: result.isError === true,
       ...(result.isError === true && { error: toMcpError(new ToolFault("tool", output)) }),
       ...(result.structuredContent !== undefined && { structured: result.structuredContent }),

@@ -299,8 +299,14 @@ describe("the list of tools", () => {
 });
 
 describe("a tool's output", () => {
+  it("has its images, and a placeholder for each in the text", async () => {
+    const session = await connect(await start());
+    const output = "A pixel:\n[image/png, 70 bytes]";
+    const images = [expect.stringMatching(/^data:image\/png;base64,iVBOR/)];
+    expect(await session.callTool("image", {})).toEqual({ output, images, failed: false });
+  });
+
   it.each([
-    ["image", "A pixel:\n[image/png, 70 bytes]"],
     [
       "resources",
       "Some notes.\n[application/octet-stream, 4 bytes]\n[resource https://example.com/report]\n[audio/wav, 3 bytes]",

@@ -74,6 +74,8 @@ export interface ToolExchange {
   name: string;
   arguments: string;
   output: string;
+  /** Images in the output, as data URLs, for models that see: the output has a placeholder for each. */
+  images?: readonly string[];
   /** Calls with the same step were made in parallel. */
   step: string;
   /** The tool's memory for later turns; JSON. */

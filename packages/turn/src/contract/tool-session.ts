@@ -93,6 +93,8 @@ export interface PendingCall {
 export interface ToolOutcome {
   /** The text that the model sees: the result, or the reason why there is none. */
   output: string;
+  /** As in `ToolExchange`. */
+  images?: readonly string[];
   failed: boolean;
   /** Why it failed, for items that have an `error`. */
   error?: McpToolCallError;

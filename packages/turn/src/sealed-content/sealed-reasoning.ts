@@ -86,8 +86,8 @@ function sealedCall({ item: id, messages, exchange }: Replay, item: OutputItem |
   if (!item) return [];
   if (isServerCall(item)) {
     if (!exchange) return [];
-    // The tool's memory is only for this server.
-    const { memory: _, ...shown } = exchange;
+    // The tool's memory is only for this server, and images are too large for a client to keep.
+    const { memory: _, images: __, ...shown } = exchange;
     return [{ item: id, messages, exchange: shown }];
   }
   const call = clientCall(item);
