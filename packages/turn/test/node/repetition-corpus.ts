@@ -21,12 +21,14 @@ export interface Piece {
   text: string;
 }
 
-/** The pieces of the files in a folder and the folders below it, in the order of their names. */
+/** The pieces of the files in a folder and the folders below it, in the order of their names, without hidden ones. */
 export function* piecesIn(folder: string, seen = new Set<string>()): Generator<Piece> {
   const real = realpathSync(folder);
   if (seen.has(real)) return;
   seen.add(real);
   for (const entry of readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    // Caches, which differ from one checkout to another.
+    if (entry.name.startsWith(".")) continue;
     const source = join(folder, entry.name);
     if (entry.isDirectory()) yield* piecesIn(source, seen);
     if (!entry.isFile() || !TEXT.test(entry.name) || statSync(source).size > MAX_FILE_LENGTH) continue;
