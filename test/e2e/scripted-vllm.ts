@@ -20,6 +20,8 @@ export interface ScriptedGateway {
   fetch: ConformantFetch;
   /** The bodies of the model server's requests since the last `replies`, oldest first. */
   asked: Asked[];
+  /** The Worker's whole output. */
+  logs(): string;
   /** Sets its answers from now on, one after another. The last one is repeated. */
   replies(...replies: (Reply | ((body: Asked) => Reply))[]): void;
   post(body: object): Promise<Response>;
@@ -50,6 +52,7 @@ export async function startScripted(vars: Record<string, string> = {}): Promise<
     fetch,
     openai: new OpenAI({ apiKey: "any", baseURL: `${worker.url}/v1`, maxRetries: 0, fetch }),
     asked,
+    logs: () => worker.logs(),
     replies(...replies) {
       asked.length = 0;
       script = replies;

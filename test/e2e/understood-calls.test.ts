@@ -2,6 +2,7 @@ import type { Response, ResponseCreateParamsNonStreaming } from "openai/resource
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readStream } from "./expectations.ts";
 import { type Asked, call, fault, MODEL, type ScriptedGateway, startScripted, stream } from "./scripted-vllm.ts";
+import { eventually } from "./support.ts";
 
 /** Calls and texts that servers and clients write in other ways than vLLM does. */
 
@@ -138,6 +139,7 @@ describe("JSON that a model has wrapped", () => {
       gateway.replies(stream([{ content: content.slice(0, 5) }, { content: content.slice(5) }], "stop"));
       expect((await create({ tools: [getTime], text })).output_text).toBe('{"t":"x"}');
       expect(gateway.asked).toHaveLength(1);
+      await eventually(() => gateway.logs().includes(`"event":"json_unwrapped","what":"answer","model":"${MODEL}"`));
     },
   );
 

@@ -8,7 +8,7 @@ import { boundRules, callFaultOf, NO_CALL, NO_SUCH_TOOL, withholdsTools } from "
 import { FIRST_MARKED_CALL } from "./marked-text.ts";
 import { argumentsObject, type ChatMessage } from "./messages.ts";
 import { promptTools } from "./request.ts";
-import { salvaged } from "./salvage.ts";
+import { salvaged, tellSalvaged } from "./salvage.ts";
 
 /**
  * One answer of a model that may call tools, before it is accepted. A model without a grammar may make mistakes: a call
@@ -230,6 +230,7 @@ export class Draft {
       // Log probabilities are those of the whole text.
       const isPlain = again && !mustCall && !this.#buffered.some((each) => "logprobs" in each);
       const found = isPlain && format ? salvaged(this.#said, (json) => format.accepts(json)) : undefined;
+      if (found !== undefined) tellSalvaged("answer", this.#prompt.model);
       if (found !== undefined) deltas.push({ kind: "text", text: found });
       else deltas.push(...(again ? [{ kind: "item_done" } as const, again] : this.#buffered));
     }
@@ -302,6 +303,7 @@ export class Draft {
       // Nothing of it was shown.
       const json = fault && begun ? salvaged(text, (json) => faultOf(json) === undefined) : undefined;
       if (json !== undefined && begun?.kind === "tool_call") {
+        tellSalvaged("call", this.#prompt.model);
         call.arguments = [json];
         call.buffered = [{ ...begun, arguments: json }];
         call.judged = { pieces: 1, fault: undefined, isWhole: true };

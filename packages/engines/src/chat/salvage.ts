@@ -1,3 +1,5 @@
+import { logLine } from "@responses-edge/bounded-io/json-text";
+
 /** A fenced block of Markdown. */
 const FENCE = /```[a-z]*[ \t]*\n([\s\S]*?)```/i;
 
@@ -27,4 +29,9 @@ function candidatesIn(text: string): string[] {
     // It is no JSON by itself.
   }
   return candidates;
+}
+
+/** Logs that JSON was taken out of what a model has wrapped it in. */
+export function tellSalvaged(what: "answer" | "call", model: string): void {
+  console.info(logLine({ level: "info", event: "json_unwrapped", what, model }));
 }
