@@ -10,6 +10,7 @@
  * stored; memory, waits and files; fifteen minutes
  * npm run bench -- --growth --only TABLE only its table `turns`, `stored` or `heavy`
  * npm run bench -- --neighbours          instead: a tenant's turns beside another tenant's load; three minutes
+ * npm run bench -- --fair                instead: tenants at saturated model servers; two minutes
  *
  * Each also takes: --quick, one short round; --json FILE, also the raw numbers; --docs, also puts the tables into
  * docs/benchmarks.md.
@@ -19,6 +20,7 @@ import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { workerdVersion } from "../../test/workerd/tools.ts";
 import { measureDurable } from "./durable.ts";
+import { measureFair } from "./fair.ts";
 import { GROWTH_MODEL, measureGrowth } from "./growth.ts";
 import { HEAVY_MODELS, measureHeavy } from "./heavy.ts";
 import { measureNeighbours } from "./neighbours.ts";
@@ -40,6 +42,7 @@ const { values: options } = parseArgs({
     durable: { type: "boolean", default: false },
     growth: { type: "boolean", default: false },
     neighbours: { type: "boolean", default: false },
+    fair: { type: "boolean", default: false },
   },
 });
 
@@ -65,6 +68,7 @@ const upstream = await startUpstream(OTHER_CORE, [...models]);
 if (options.durable) await runDurable(upstream);
 else if (options.growth) await runGrowth(upstream);
 else if (options.neighbours) await runNeighbours(upstream);
+else if (options.fair) await runFair();
 else await runShips(upstream);
 await upstream.stop();
 
@@ -97,6 +101,11 @@ async function runGrowth(upstream: Upstream): Promise<void> {
 async function runNeighbours(upstream: Upstream): Promise<void> {
   const measured = await measureNeighbours(upstream, options.quick ? 3_000 : 12_000, progress);
   publish(measured, `${head}\n\n${measured}`, "--neighbours --docs");
+}
+
+async function runFair(): Promise<void> {
+  const measured = await measureFair(options.quick ? 5_000 : 20_000, progress);
+  publish(measured, `${head}\n\n${measured}`, "--fair --docs");
 }
 
 /** Prints the results, and writes them if the options say so. `flags` name the place of its table in the page. */

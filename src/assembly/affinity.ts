@@ -18,6 +18,8 @@ export interface Affinity {
   hint?: string | undefined;
   /** Hash of the prompt's beginning; set where it decides. */
   beginning?: string | undefined;
+  /** The conversation begins with this request. */
+  isFresh?: boolean | undefined;
 }
 
 /** A turn whose server is to be chosen. */
@@ -33,14 +35,14 @@ export interface KeyedTurn extends TurnAddress {
  */
 export function serverKeyOf(owner: KeyedTurn, model: string): ServerKey {
   const { tenant, affinity } = owner;
-  const { isRooted, hint, beginning } = affinity;
+  const { isRooted, hint, beginning, isFresh } = affinity;
   // All keys contain the model, because another model has other replicas and another cache.
   const root = isRooted ? rootKey(tenant, model, treeOf(owner)) : undefined;
   const said = hint === undefined ? undefined : `${tenant}\n${model}\nhint\n${hint}`;
   const seen = beginning === undefined ? undefined : `${tenant}\n${model}\nbeginning\n${beginning}`;
   const text = said ?? root ?? seen;
   const id = text === undefined ? undefined : hashText(text);
-  return { id, key: root ?? said ?? seen, isRoot: isRooted };
+  return { id, key: root ?? said ?? seen, isRoot: isRooted, isFresh };
 }
 
 /** The key that leads all turns of a tree to one server. */
@@ -71,7 +73,13 @@ export function affinityOf({ request, input, continues, isKept, clientSession, h
   const isRooted = continues || isKept;
   // A new conversation goes where its beginning may be cached.
   const counts = hint === undefined && (hasPool ? !continues : !isRooted);
-  return { isRooted, hint, beginning: counts ? beginningOf(request, input) : undefined };
+  const isFresh = hasPool && !continues && hint === undefined && input.every(isClients);
+  return { isRooted, hint, beginning: counts ? beginningOf(request, input) : undefined, isFresh };
+}
+
+/** Tells whether an item is the client's, and no output of a model. */
+function isClients(item: InputItem): boolean {
+  return item.type === "message" && item.role !== "assistant";
 }
 
 /**

@@ -1,106 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { conformantFetch } from "../conformance/client.ts";
-import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
-import { type HeldServer, startHeldServer } from "./held-server.ts";
-import { ADMIN_KEY, ask, makeKey, newTenant } from "./key-support.ts";
+import { numbered, Rig, senders } from "./fair-rig.ts";
+import { ask, newTenant } from "./key-support.ts";
 import { eventually } from "./support.ts";
 
 /** Requests that wait for saturated model servers: tenants, keys and conversations take turns (docs/fleet.md#fair-sharing). */
-
-const TOKEN = "scrape-me";
-
-/** A gateway in front of servers whose answers end when a test says so. */
-class Rig {
-  readonly servers: HeldServer[];
-  readonly gateway: WorkerdProcess;
-  readonly #fetch = conformantFetch();
-  readonly #pending = new Set<Promise<Response>>();
-
-  constructor(servers: HeldServer[], gateway: WorkerdProcess) {
-    this.servers = servers;
-    this.gateway = gateway;
-  }
-
-  static async start(count: number, fields: object, variables: Record<string, string> = {}): Promise<Rig> {
-    const servers = await Promise.all(
-      Array.from({ length: count }, () => startHeldServer((text) => Number(/TOKENS=(\d+)/.exec(text)?.[1] ?? 100))),
-    );
-    const upstreams = servers.map(({ url }, index) => ({ name: `s${index}`, url, ...fields }));
-    const gateway = await startWorkerd({
-      UPSTREAMS: JSON.stringify(upstreams),
-      HEARTBEAT_MS: "100",
-      ...{ ADMIN_KEY, KEY_CACHE_MS: "100", PROMETHEUS_METRICS: "true", PROMETHEUS_TOKEN: TOKEN },
-      ...variables,
-    });
-    return new Rig(servers, gateway);
-  }
-
-  get server(): HeldServer {
-    const [server] = this.servers;
-    if (!server) throw new Error("A rig has a server.");
-    return server;
-  }
-
-  get api() {
-    return { url: this.gateway.url, fetch: this.#fetch };
-  }
-
-  async key(tenant = newTenant(), weight?: number): Promise<string> {
-    return (await makeKey(this.api, tenant, weight === undefined ? undefined : { weight })).value;
-  }
-
-  send(key: string, input: string, more: object = {}, signal?: AbortSignal): Promise<Response> {
-    const answer = fetch(`${this.gateway.url}/v1/responses`, {
-      method: "POST",
-      headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
-      body: JSON.stringify({ model: "held", input, store: false, ...more }),
-      ...(signal && { signal }),
-    });
-    this.#pending.add(answer);
-    answer.catch(() => {}).finally(() => this.#pending.delete(answer));
-    return answer;
-  }
-
-  /** Sends requests one after another, each once the earlier ones run or wait. */
-  async sendAll(key: string, inputs: readonly string[], more: object = {}): Promise<void> {
-    for (const input of inputs) {
-      const before = await this.known();
-      void this.send(key, input, more);
-      await eventually(async () => (await this.known()) > before);
-    }
-  }
-
-  /** Requests that run and wait. */
-  async known(): Promise<number> {
-    return (await this.waiting()) + this.servers.reduce((sum, { asked }) => sum + asked.length, 0);
-  }
-
-  /** The gauge of waiting requests, of all servers. */
-  async waiting(): Promise<number> {
-    const metrics = await fetch(`${this.gateway.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } });
-    const values = [...(await metrics.text()).matchAll(/^responses_edge_upstream_waiting\{.*\} (\d+)/gm)];
-    return values.reduce((sum, [, value]) => sum + Number(value), 0);
-  }
-
-  /** Lets all answers end, until no request is left. */
-  async drain(): Promise<void> {
-    await eventually(() => {
-      for (const { running } of this.servers) for (const { end } of running) end();
-      return this.#pending.size === 0;
-    });
-    for (const server of this.servers) Object.assign(server, { asked: [], most: 0, takes: undefined, waiting: 0 });
-  }
-
-  async close(): Promise<void> {
-    for (const server of this.servers) server.close();
-    await this.gateway.close();
-  }
-}
-
-const numbered = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name}${index}`);
-
-/** The texts without their numbers. */
-const senders = (texts: readonly string[]) => texts.map((text) => text.replace(/\d+.*$/, ""));
 
 describe("a server with max_in_flight 2", () => {
   let rig: Rig;
@@ -240,8 +143,7 @@ describe("a server with max_in_flight 2", () => {
     await rig.sendAll(key, numbered("r", 3));
     await rig.drain();
     await eventually(async () => {
-      const metrics = await fetch(`${rig.gateway.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } });
-      return /^responses_edge_queued_seconds_count [1-9]/m.test(await metrics.text());
+      return /^responses_edge_queued_seconds_count [1-9]/m.test(await rig.metrics());
     });
   });
 
@@ -276,6 +178,20 @@ describe("two servers with max_in_flight 2", () => {
     expect(rig.servers.map(({ asked }) => asked.length)).toEqual([2, 2]);
     expect(await rig.waiting()).toBe(1);
   });
+
+  it.each([0, 1])(
+    "get a new conversation's request whichever has one end first, before a flood's: server %i",
+    async (index) => {
+      const [flood, other] = [await rig.key(), await rig.key()];
+      // Requests of a flood wait for each of them.
+      for (const input of numbered("flood", 24)) await rig.sendAll(flood, [input], { prompt_cache_key: input });
+      await rig.sendAll(other, ["other"]);
+      const server = rig.servers[index];
+      await server?.endOne();
+      await eventually(() => server?.asked.length === 3);
+      expect(server?.asked.at(-1)).toBe("other");
+    },
+  );
 
   it("get requests that wait for the other one when they have none of their own", async () => {
     const key = await rig.key();

@@ -13,6 +13,8 @@ export interface ServerKey {
   key: string | undefined;
   /** The key is that of a conversation, whose earlier turns went to the same server. */
   isRoot: boolean;
+  /** The turn may as well go to another server: none is known to have the prompt's beginning cached. */
+  isFresh?: boolean | undefined;
 }
 
 export interface UpstreamOptions {

@@ -259,12 +259,14 @@ export class Upstream {
    * waits for the first of them. Throws as `Admission.wait` does.
    */
   async #admit(signal: AbortSignal): Promise<Admitted> {
-    const { flow, onWaited } = this.#options;
+    const { flow, onWaited, serverKey } = this.#options;
     const { server } = this;
     const begin = Date.now();
     const admission = admissionOf(server);
-    if (server.config.maxInFlight !== undefined) exchangeIfDue(begin, false);
-    if (!flow || admission.isOpen(begin)) return admission.enter(begin, flow);
+    if (!flow) return admission.enter(begin);
+    const entered = admission.isOpen(begin) ? admission.enter(begin, flow) : undefined;
+    if (server.config.maxInFlight !== undefined) exchangeIfDue(begin, !entered);
+    if (entered) return entered;
     const others = this.#others(server);
     const open = others.filter((other) => admissionOf(other).isOpen(begin));
     if (open.length > 0) {
@@ -272,13 +274,10 @@ export class Upstream {
       return admissionOf(this.#chosen).enter(begin, flow);
     }
     const { firstByteTimeoutMs: maxWaitMs, maxWaiting } = this.#config;
-    const onLook = () => exchangeIfDue(Date.now(), true);
     const admitted = await admission.wait(flow, {
-      signal,
-      maxWaitMs,
-      maxWaiting,
-      others: others.map(admissionOf),
-      onLook,
+      ...{ signal, maxWaitMs, maxWaiting, others: others.map(admissionOf) },
+      mayMove: serverKey?.key === undefined || serverKey.isFresh === true,
+      onLook: () => exchangeIfDue(Date.now(), true),
     });
     onWaited?.(Date.now() - begin);
     if (admitted.admission !== admission) {

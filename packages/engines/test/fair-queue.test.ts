@@ -248,7 +248,8 @@ describe("a limit that processes share", () => {
       { server: "gpu", limit: 8, inFlight: 4, requests: { t: 50 }, tokens },
     ];
     expect(shares.exchange("one", report({ t: 5 }), 1_000)).toEqual([{ server: "gpu", share: 8, tokens: {} }]);
-    expect(shares.exchange("two", report({ t: 7 }), 1_100)).toEqual([{ server: "gpu", share: 4, tokens: {} }]);
+    // The first one may still have eight in progress.
+    expect(shares.exchange("two", report({ t: 7 }), 1_100)).toEqual([{ server: "gpu", share: 1, tokens: {} }]);
     expect(shares.exchange("one", report({ t: 1 }), 1_200)).toEqual([{ server: "gpu", share: 4, tokens: { t: 7 } }]);
     expect(shares.exchange("one", report({}), 1_300)).toEqual([{ server: "gpu", share: 4, tokens: {} }]);
     expect(shares.exchange("two", report({}), 1_400)).toEqual([{ server: "gpu", share: 4, tokens: { t: 1 } }]);

@@ -42,6 +42,8 @@ export interface Waiting {
   maxWaiting: number;
   /** The other servers that may get the request. */
   others: readonly Admission[];
+  /** It waits for them as well. Otherwise they get it only if nobody waits for them. */
+  mayMove: boolean;
   /** Called whenever the request looks whether it may be sent. */
   onLook: () => void;
 }
@@ -54,6 +56,13 @@ interface Waiter {
   looksAt: number;
   admitted: Admitted | undefined;
   others: readonly Admission[];
+  /** Its positions in the queues of servers. */
+  positions: Position[];
+}
+
+interface Position {
+  queue: FairQueue<Waiter>;
+  queued: Queued<Waiter>;
 }
 
 /** Requests are counted if more are in progress than this part of the limit. */
@@ -94,6 +103,7 @@ const NEWEST = 1 / 16;
 export class Admission {
   readonly #inFlight: InFlight;
   readonly #queue = new FairQueue<Waiter>(({ meter }) => spentIn(meter));
+  #waiting = 0;
   #configured: number | undefined;
   /** This process's part of the operator's limit. */
   #share: { share: number; until: number } | undefined;
@@ -109,7 +119,7 @@ export class Admission {
 
   /** Requests that wait for this server in this isolate. */
   get waiting(): number {
-    return this.#queue.size;
+    return this.#waiting;
   }
 
   /** Most requests in progress at a time; undefined if there is no limit. */
@@ -121,7 +131,7 @@ export class Admission {
     }
     if (this.#share && now >= this.#share.until) this.#share = undefined;
     const found = this.#found?.limit;
-    const own = this.#configured && (this.#share?.share ?? Math.ceil(this.#configured / processes.count));
+    const own = this.#configured && (this.#share?.share ?? shareUntold(this.#configured, now));
     return found === undefined || (own !== undefined && own < found) ? own : found;
   }
 
@@ -192,16 +202,23 @@ export class Admission {
    * wait, the 503 of a full queue and of a wait that was too long, each with a `retry-after` by the measured rate; and the signal's
    * reason when it is aborted.
    */
-  async wait(flow: Flow, { signal, maxWaitMs, maxWaiting, others, onLook }: Waiting): Promise<Admitted> {
+  async wait(flow: Flow, { signal, maxWaitMs, maxWaiting, others, mayMove, onLook }: Waiting): Promise<Admitted> {
     this.#checkBounds(flow.tenant, maxWaiting);
     const until = Date.now() + maxWaitMs;
     const waiter = newWaiter(others);
-    let queued = this.#queue.add(flow, waiter);
+    const queues = mayMove ? [this, ...others].map((each) => each.#queue) : [this.#queue];
+    const enter = () => queues.map((queue) => ({ queue, queued: queue.add(flow, waiter) }));
+    waiter.positions = enter();
+    this.#waiting += 1;
     try {
       for (;;) {
         const now = Date.now();
+        this.#inFlight.sweep(now);
         // It was taken for a dropped one.
-        if (queued.state === "ended" && !waiter.admitted) queued = this.#queue.add(flow, waiter);
+        if (!waiter.admitted && waiter.positions.some(({ queued }) => queued.state === "ended")) {
+          leaveQueues(waiter);
+          waiter.positions = enter();
+        }
         this.#admitWaiting();
         const { admitted } = waiter;
         if (admitted) {
@@ -217,7 +234,8 @@ export class Admission {
         await this.#pause(waiter, Math.min(each, until - now), signal);
       }
     } finally {
-      this.#queue.remove(queued);
+      this.#waiting -= 1;
+      leaveQueues(waiter);
       waiter.admitted?.leave();
     }
   }
@@ -268,6 +286,7 @@ export class Admission {
         queue.end(queued, 0);
         continue;
       }
+      leaveQueues(waiter);
       waiter.admitted = this.#admit(queue, queued, now);
       waiter.wake();
       return true;
@@ -325,15 +344,30 @@ function more(limit: number): number {
   return Math.floor(limit * GROWTH) + 1;
 }
 
-/** The processes that share a limit until the board knows them. */
-export const processes = { count: 1 };
+/** The processes that share limits, and since when the board has not answered; undefined if it was not asked. Unix milliseconds. */
+export const processes: { count: number; askedAt: number | undefined } = { count: 1, askedAt: undefined };
+
+/** How long a process waits for the board's answer with one request, before it takes its even part of a limit. Milliseconds. */
+const ANSWER_MS = 1_000;
+
+/** The share of a process that the board has told none. */
+function shareUntold(limit: number, now: number): number {
+  const { count, askedAt } = processes;
+  const isAsked = askedAt !== undefined && Math.abs(now - askedAt) < ANSWER_MS;
+  return count > 1 && isAsked ? 1 : Math.ceil(limit / count);
+}
 
 /** The servers for which requests have waited lately. */
 const crowded = new Set<Admission>();
 
 function newWaiter(others: readonly Admission[]): Waiter {
   const meter = { prompt: 0, tokens: 0, isExact: false, perEvent: 1, recount: () => {} };
-  return { meter, wake: () => {}, looksAt: 0, admitted: undefined, others };
+  return { meter, wake: () => {}, looksAt: 0, admitted: undefined, others, positions: [] };
+}
+
+/** Removes a request from the queues in which it waits. */
+function leaveQueues({ positions }: Waiter): void {
+  for (const { queue, queued } of positions) queue.remove(queued);
 }
 
 /** The tokens of a request so far, about. */

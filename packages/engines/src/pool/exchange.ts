@@ -24,11 +24,15 @@ const [WAITING_MS, CALM_MS] = [100, 1_000];
 /** Exchanges with the board, if it is time. `waits`: the caller waits for a server. */
 export function exchangeIfDue(now: number, waits: boolean): void {
   if (!exchange || Math.abs(now - exchangedAt) < (waits ? WAITING_MS : CALM_MS)) return;
-  exchangedAt = now;
   const demands = takeDemands();
   if (demands.length === 0) return;
+  exchangedAt = now;
+  processes.askedAt ??= now;
   exchange(demands).then(
-    (shares) => noteShares(shares, Date.now()),
+    (shares) => {
+      processes.askedAt = undefined;
+      noteShares(shares, Date.now());
+    },
     () => {},
   );
 }

@@ -29,6 +29,8 @@ interface Reported {
   demand: ServerDemand;
   /** Unix milliseconds. */
   at: number;
+  /** The share that it was told. */
+  share: number;
   /** Tokens elsewhere that the process has not been told of. */
   untold: Map<string, number>;
 }
@@ -52,9 +54,16 @@ export class ServerShares {
       const reports = this.#servers.get(demand.server) ?? new Map<string, Reported>();
       this.#servers.set(demand.server, reports);
       for (const [other, { at }] of reports) if (Math.abs(now - at) > GONE_MS) reports.delete(other);
-      const untold = reports.get(process)?.untold ?? new Map<string, number>();
-      if (reports.size < MAX_PROCESSES) reports.set(process, { demand, at: now, untold: new Map() });
-      for (const [other, report] of reports) if (other !== process) add(report.untold, demand.tokens);
+      const before = reports.get(process);
+      const untold = before?.untold ?? new Map<string, number>();
+      const own: Reported = { demand, at: now, untold: new Map(), share: before?.share ?? 1 };
+      if (reports.size < MAX_PROCESSES) reports.set(process, own);
+      let elsewhere = 0;
+      for (const [other, report] of reports) {
+        if (other === process) continue;
+        add(report.untold, demand.tokens);
+        elsewhere += usedBy(report);
+      }
       const shares = sharesOf(
         demand.limit,
         [...reports].map(
@@ -66,9 +75,17 @@ export class ServerShares {
           ]) => ({ name, inFlight, requests }),
         ),
       );
-      return { server: demand.server, share: shares.get(process) ?? 1, tokens: Object.fromEntries(untold) };
+      // Others may still use what they were told before.
+      own.share = Math.max(1, Math.min(shares.get(process) ?? 1, demand.limit - elsewhere));
+      return { server: demand.server, share: own.share, tokens: Object.fromEntries(untold) };
     });
   }
+}
+
+/** Most requests that a process may have in progress until its next report, as far as it has any. */
+function usedBy({ demand: { inFlight, requests }, share }: Reported): number {
+  const all = Object.values(requests).reduce((sum, count) => sum + count, 0);
+  return Math.max(inFlight, Math.min(share, all));
 }
 
 function add(counts: Map<string, number>, tokens: Readonly<Record<string, number>>): void {
