@@ -163,7 +163,9 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     const model = splitModel(name);
     const queries = [kind.settings, ownSettings(record.path), model.query, request.headers.get("x-simulator") ?? ""];
     call.settings = parseSettings(...queries);
-    call.fault = dueFault(call.settings, queries.join("&"));
+    // Prompts that are only counted have faults of their own.
+    const counts = record.path === "/tokenize" || record.path === kind.counts?.path;
+    call.fault = dueFault(call.settings, `${counts ? "count " : ""}${queries.join("&")}`);
     const failed = await failEarly(call);
     if (failed !== undefined) return failed;
     if (call.settings.headersDelay > 0) await sleep(call.settings.headersDelay, request.signal);
