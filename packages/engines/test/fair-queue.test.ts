@@ -119,6 +119,15 @@ describe("requests that wait for a server", () => {
     expect(next.filter((tenant) => tenant === "other").length).toBeLessThanOrEqual(5);
   });
 
+  it("are not behind requests of a flood whose tokens are unknown until they end", () => {
+    const server = new Server(30);
+    for (let each = 0; each < 60; each += 1) server.add({ flow: flow("flood"), tokens: 20 });
+    server.step();
+    server.add({ flow: flow("other"), tokens: 20 });
+    server.step();
+    expect(server.queue.sizeOf("other")).toBe(0);
+  });
+
   it("come in the order of their classes, and none starves", () => {
     const server = new Server(1);
     for (const priority of PRIORITIES) {

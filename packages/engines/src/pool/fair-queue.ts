@@ -27,15 +27,12 @@ const MAX_PASSED_OVER = 15;
 
 /**
  * The part of a tenant's mean tokens for a request that are counted when a request is taken. The rest is counted as it is spent.
- * A part, because counting too much would give the tenant credit at the end of the request.
+ * A part, and nothing before any request has ended, because counting too much would give the tenant credit at the end of the request.
  */
 const COUNTED_FIRST = 0.5;
 
 /** The weight of the newest request in the mean. */
 const NEWEST = 1 / 8;
-
-/** The tokens of a request, before any has ended. */
-const UNKNOWN_TOKENS = 500;
 
 /** Most tenants whose tokens are kept until they are taken. */
 const MAX_COUNTED = 1_024;
@@ -233,7 +230,7 @@ export class FairQueue<Item> {
       if (group.parent) group.parent.least = Math.max(group.parent.least, group.counted);
     }
     this.#running.add(queued);
-    this.count(queued, COUNTED_FIRST * (queued.path[2]?.mean ?? this.#mean ?? UNKNOWN_TOKENS));
+    this.count(queued, COUNTED_FIRST * (queued.path[2]?.mean ?? this.#mean ?? 0));
   }
 
   #next(may?: (item: Item) => boolean): Queued<Item> | undefined {
