@@ -6,6 +6,7 @@ import type { CacheDiagnosis, ResponseObject } from "@responses-edge/responses-a
 import type { Prompt } from "@responses-edge/turn/contract/engine";
 import { compared } from "@responses-edge/turn/prompt-drift";
 import { assemblePrompt, type Past, type TurnSpec } from "../assembly/assemble-turn.ts";
+import { Permits } from "../store/limits/permits.ts";
 import type { Creation } from "./creation.ts";
 
 /**
@@ -42,8 +43,11 @@ async function diagnosis(
   const stored = address && (await homes.ask(address.home, null, (home) => home.retrieve(address.turn)));
   if (!address || !stored) return { type: "comparison_response_not_found" };
   const head = JSON.parse(stored.head) as Omit<ResponseObject, "output">;
+  using permits = new Permits("text", caller, stored.head.length + stored.output.length);
   const output = new Set((JSON.parse(stored.output) as Item[]).map((item) => item.id));
   const all = await caller.past.past([], address);
+  // The two prompts, each in parts and as it is rendered.
+  permits.resize(4 * all.length);
   const host = { config, modelAccess, access: {}, signal, listsTools: false as const };
   const { engine, prompt } = await assemblePrompt(spec, past, host);
   const size = async () => (await engine.measure(prompt, signal, { countsAll: true })).tokens;

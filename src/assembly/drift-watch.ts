@@ -21,8 +21,9 @@ interface LastPrompt {
 const watched = new Map<string, LastPrompt>();
 const MAX_WATCHED = 16;
 
-/** Longer prompts are not watched: parts, and units of `RenderedPrompt`. */
+/** Longer prompts are not watched: parts, their length in UTF-16 units, and units of `RenderedPrompt`. */
 const MAX_PARTS = 4_000;
+const MAX_LENGTH = 1_000_000;
 const MAX_RENDERED = 200_000;
 
 /** The part of the first message that identifies a conversation, in UTF-16 units. */
@@ -50,10 +51,12 @@ export function watchOf(
 
 async function watch(key: string, prompt: Prompt, engine: Engine, told: object): Promise<void> {
   const signal = AbortSignal.timeout(RENDER_MS);
-  const parts = (await engine.parts(prompt, signal)).map((part) => ({ ...part, text: hashText(part.text) }));
+  const whole = await engine.parts(prompt, signal);
   const before = watched.get(key);
   watched.delete(key);
-  if (parts.length > MAX_PARTS) return;
+  const length = whole.reduce((sum, { text }) => sum + text.length, 0);
+  if (whole.length > MAX_PARTS || length > MAX_LENGTH) return;
+  const parts = whole.map((part) => ({ ...part, text: hashText(part.text) }));
   const now: LastPrompt = { parts, rendered: undefined };
   watched.set(key, now);
   for (const oldest of watched.keys()) {
