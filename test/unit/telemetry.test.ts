@@ -271,6 +271,7 @@ describe("the dashboard", () => {
       error: "tool_error",
     });
     measured.end = { status: "completed", error: undefined, tokens };
+    measured.cuts.push({ kind: "thought", reason: "repetition" });
     const told = event({
       client_left: true,
       upstream_model: "m",

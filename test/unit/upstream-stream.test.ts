@@ -36,7 +36,11 @@ function upstreamOf(reads: readonly Uint8Array[], type: string): Upstream {
       else controller.close();
     },
   });
-  const fetch = async () => new Response(body, { headers: { "content-type": type } });
+  // Only prompts that are to be answered have the body.
+  const fetch = async (url: string | URL) =>
+    String(url).endsWith("/completions")
+      ? new Response(body, { headers: { "content-type": type } })
+      : new Response(null, { status: 404 });
   return new Upstream({
     ...config,
     modelServers: config.modelServers.map((server) => ({ ...server, dialect: "vllm", fetch })),

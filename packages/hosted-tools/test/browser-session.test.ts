@@ -70,10 +70,7 @@ describe("browser.search", () => {
       ].join("\n"),
       isError: false,
       action: { type: "search", query: "acme  things", queries: ["acme  things"] },
-      sources: [
-        { url: "https://acme.dev/", title: "Acme 【†】" },
-        { url: "https://other.dev/x", title: "" },
-      ],
+      sources: HITS.slice(0, 2),
     });
   });
 
