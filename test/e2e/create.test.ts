@@ -401,12 +401,6 @@ describe("create", () => {
     },
   );
 
-  it("answers that it cannot compare a prompt's cache with another response's", async () => {
-    const prompt_cache_options = { comparison_response_id: "resp_1" };
-    const response = await gateway.openai.responses.create({ input: "Hello!", prompt_cache_options });
-    expect(response.prompt_cache_diagnostics).toEqual({ type: "unavailable" });
-  });
-
   it("reads null as absent in every optional field", async () => {
     const fields =
       "instructions previous_response_id tools tool_choice parallel_tool_calls max_output_tokens max_tool_calls temperature top_p top_logprobs text reasoning include store stream stream_options metadata truncation service_tier safety_identifier prompt_cache_key prompt_cache_retention user background conversation prompt context_management moderation model top_k min_p seed stop structured_outputs chat_template_kwargs";
