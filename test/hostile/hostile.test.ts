@@ -97,6 +97,8 @@ class Attacked {
       GUARD_URL: "http://127.0.0.1:9/guard",
       ALLOW_ANONYMOUS: "false",
       VLLM_MAX_RETRIES: "0",
+      // The simulated model repeats what hostile bodies repeat, and would be asked twice more.
+      REPETITION_GUARD: "off",
       // The health check of a slow model server is not a call by the request.
       VLLM_SILENCE_MS: "600000",
     };
