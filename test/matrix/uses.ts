@@ -14,7 +14,7 @@ import { CAPABILITIES, type Check, type Tenant } from "./capabilities.ts";
 /** All capabilities, each used again and again at one server, while something happens to it. */
 
 /** A use, or a check, that takes longer hangs. Milliseconds. */
-const HANGS_MS = 120_000;
+const HANGS_MS = 240_000;
 
 /** All uses and checks end in this time, or hang. Milliseconds. */
 export const USES_MS = 480_000;
