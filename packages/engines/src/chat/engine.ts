@@ -56,6 +56,7 @@ import {
   toCountRequest,
 } from "./request.ts";
 import { continuesAfter, resumptionAfter } from "./resumption.ts";
+import type { TemplateFamily } from "./template-families.ts";
 import { familyOf } from "./template-family.ts";
 import { mayBindThinking, refusesThinkingBudget, thinkingBudgetOf, unboundThinking } from "./thinking-budget.ts";
 
@@ -209,9 +210,11 @@ export class ChatEngine implements Engine {
     const seesImages = await this.#seesPictures(prompt, signal);
     const known = { thinkingBudget, bindsThinking, bindsByDefault, parsesCalls };
     const asked = { ...asking, ...known, laterSystemMessages, seesImages };
-    const body = async (dialect: Dialect) => {
-      const family = await familyOf(prompt, dialect, this.#upstream.server, signal);
-      return this.#work.run(toChatRequest(prompt, { ...asked, family }, this.#plugins, dialect));
+    const body = (dialect: Dialect) => {
+      const made = (family: TemplateFamily | undefined) =>
+        this.#work.run(toChatRequest(prompt, { ...asked, family }, this.#plugins, dialect));
+      const family = familyOf(prompt, dialect, this.#upstream.server, signal);
+      return family instanceof Promise ? family.then(made) : made(family);
     };
     const options = deliveryOf(prompt, promptTools(prompt).length > 0);
     let response: Response;

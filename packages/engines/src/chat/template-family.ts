@@ -26,7 +26,7 @@ export function familyOf(
   if (known && isBelieved(known.at)) return known.family;
   const isFull = families.size >= MAX_FAMILIES && !known;
   const cards = knownCards(server) ?? [];
-  const named = familyNamed([model, ...namesIn(cards.find(({ id }) => id === model))]);
+  const named = familyOfNames(model, namesIn(cards.find(({ id }) => id === model)));
   if (named) return remember(named);
   // Only such prompts depend on it.
   const isConcerned = request.tools != null || request.reasoning?.context === "all_turns";
@@ -37,6 +37,20 @@ export function familyOf(
     if (!isFull) families.set(model, { family, at: Date.now() });
     return family;
   }
+}
+
+/** The families that names have shown, null for none: every request asks for it. */
+const ofNames = new Map<string, TemplateFamily | null>();
+
+function familyOfNames(model: string, others: readonly unknown[]): TemplateFamily | undefined {
+  const key = `${model}\n${others.join("\n")}`;
+  let family = ofNames.get(key);
+  if (family === undefined) {
+    family = familyNamed([model, ...others]) ?? null;
+    if (ofNames.size >= MAX_FAMILIES) ofNames.clear();
+    ofNames.set(key, family);
+  }
+  return family ?? undefined;
 }
 
 /** The names in a card, besides its own. */
