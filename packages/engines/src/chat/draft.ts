@@ -230,9 +230,10 @@ export class Draft {
       // Log probabilities are those of the whole text.
       const isPlain = again && !mustCall && !this.#buffered.some((each) => "logprobs" in each);
       const found = isPlain && format ? salvaged(this.#said, (json) => format.accepts(json)) : undefined;
-      if (found !== undefined) tellSalvaged("answer", this.#prompt.model);
-      if (found !== undefined) deltas.push({ kind: "text", text: found });
-      else deltas.push(...(again ? [{ kind: "item_done" } as const, again] : this.#buffered));
+      if (found !== undefined) {
+        tellSalvaged("answer", this.#prompt.model);
+        deltas.push({ kind: "text", text: found });
+      } else deltas.push(...(again ? [{ kind: "item_done" } as const, again] : this.#buffered));
     }
     deltas.push(finish);
     return deltas;

@@ -38,6 +38,7 @@ import {
 import { deliveryOf, streamedAnswer, unusable } from "../vllm-stream.ts";
 import { failing, ofWholePrompt } from "./answers.ts";
 import { ChunkReader } from "./chunks.ts";
+import { countIn, countPath } from "./counts.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
 import type { MarkupSeen } from "./marked-text.ts";
@@ -313,9 +314,9 @@ export class ChatEngine implements Engine {
 
   async #measured(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const { counting, isTokenPerDelta } = await this.#upstream.learnDialect(signal);
-    const path = counting === "input_tokens" ? "/chat/completions/input_tokens" : "//tokenize";
+    const path = counting && countPath(counting);
     const [said, window] = await Promise.all([
-      counting === undefined
+      path === undefined
         ? { count: estimateTokens([prompt.items, prompt.request.instructions, promptTools(prompt)]) }
         : this.#upstream.json(path, signal, this.#countRequest(prompt, "in_place", signal)).catch((error: unknown) => {
             if (!isOfPlacement(error)) throw error;
@@ -323,12 +324,9 @@ export class ChatEngine implements Engine {
           }),
       counting === "tokenize" ? undefined : contextWindow(prompt.model, this.#upstream, signal),
     ]);
-    const {
-      count,
-      input_tokens: tokens = count,
-      max_model_len: most = window,
-    } = (said ?? {}) as Record<string, unknown>;
-    if (typeof tokens !== "number") throw malformedAnswer();
+    const tokens = countIn(said);
+    if (tokens === undefined) throw malformedAnswer();
+    const { max_model_len: most = window } = said as Record<string, unknown>;
     const told = typeof most === "number" ? most : countsAll ? Number.POSITIVE_INFINITY : undefined;
     if (told === undefined) throw windowNotTold();
     const size = { tokens, contextWindow: told };

@@ -3,6 +3,7 @@ import type { Dialect } from "../dialects/dialect.ts";
 import { knownCards } from "../model-lists.ts";
 import type { ModelServer } from "../model-server.ts";
 import { isBelieved, parserFactsOf } from "../parser-facts.ts";
+import { countIn, countPath } from "./counts.ts";
 import { familyNamed, probeBodies, type TemplateFamily, unnamedFamily } from "./template-families.ts";
 
 /** The longest wait for the counts that show a family, in milliseconds. */
@@ -65,7 +66,8 @@ async function counted(
   server: ModelServer,
   signal: AbortSignal,
 ): Promise<TemplateFamily | undefined> {
-  const path = counting === "input_tokens" ? "/chat/completions/input_tokens" : "//tokenize";
+  if (counting === undefined) return undefined;
+  const path = countPath(counting);
   const waiting = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
   try {
     const count = async (body: object) => countIn(await server.json(path, waiting, JSON.stringify(body)));
@@ -76,9 +78,4 @@ async function counted(
     signal.throwIfAborted();
     return undefined;
   }
-}
-
-function countIn(answer: unknown): number | undefined {
-  const { count, input_tokens: tokens = count } = (answer ?? {}) as Readonly<Record<string, unknown>>;
-  return typeof tokens === "number" ? tokens : undefined;
 }
