@@ -4,7 +4,7 @@ import { parseResponseId, type TurnAddress, treeOf } from "@responses-edge/respo
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { CacheDiagnosis, ResponseObject } from "@responses-edge/responses-api/response";
 import type { Prompt } from "@responses-edge/turn/contract/engine";
-import { compared } from "@responses-edge/turn/prompt-drift";
+import { compared, messagesWithin } from "@responses-edge/turn/prompt-drift";
 import { assemblePrompt, type Past, type TurnSpec } from "../assembly/assemble-turn.ts";
 import { Permits } from "../store/limits/permits.ts";
 import type { Creation } from "./creation.ts";
@@ -21,7 +21,7 @@ const UNAVAILABLE: CacheDiagnosis = { type: "unavailable" };
 
 /** Compares, if the request asks for it. Never rejects. `past` is that of the turn. */
 export function diagnoseCache(
-  creation: Pick<Creation, "caller" | "modelAccess" | "previous">,
+  creation: Pick<Creation, "caller" | "previous">,
   spec: TurnSpec,
   past: Past,
 ): Promise<CacheDiagnosis> | undefined {
@@ -32,7 +32,7 @@ export function diagnoseCache(
 }
 
 async function diagnosis(
-  { caller, modelAccess, previous }: Pick<Creation, "caller" | "modelAccess" | "previous">,
+  { caller, previous }: Pick<Creation, "caller" | "previous">,
   spec: TurnSpec,
   past: Past,
   id: string,
@@ -48,7 +48,8 @@ async function diagnosis(
   const all = await caller.past.past([], address);
   // The two prompts, each in parts and as it is rendered.
   permits.resize(4 * all.length);
-  const host = { config, modelAccess, access: {}, signal, listsTools: false as const };
+  // With a model access of its own: the turn has chosen its server, and goes on meanwhile.
+  const host = { config, access: {}, signal, listsTools: false as const };
   const { engine, prompt } = await assemblePrompt(spec, past, host);
   const size = async () => (await engine.measure(prompt, signal, { countsAll: true })).tokens;
   if (head.model !== spec.model.name) {
@@ -74,22 +75,6 @@ async function diagnosis(
   return found.type === "cache_miss" && found.reason === "input_changed" && isCompacted
     ? { ...found, reason: "context_compacted" }
     : found;
-}
-
-/** The most leading messages whose rendered length is within `common`, by bisection. */
-async function messagesWithin(
-  common: number,
-  most: number,
-  render: (messages: number) => Promise<{ length: number } | undefined>,
-): Promise<number> {
-  let [low, high] = [0, most];
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
-    const length = (await render(middle).catch(() => undefined))?.length ?? Number.POSITIVE_INFINITY;
-    if (length <= common) low = middle;
-    else high = middle - 1;
-  }
-  return low;
 }
 
 /** Tells whether another key may have led the earlier response to another server. Turns of one tree go to the same one. */

@@ -3,7 +3,7 @@ import { hashText } from "@responses-edge/engines/hash";
 import type { ServerKey } from "@responses-edge/engines/upstream";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { type TreeAddress, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
-import type { InputItem } from "@responses-edge/responses-api/items/registry";
+import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
 
 /**
  * Identifies the requests that belong together at the model servers, because their prompts begin alike and a cache has
@@ -97,7 +97,8 @@ function beginningOf({ instructions, tools }: CreateRequest, input: readonly Inp
   return hashText(parts.join("\0"));
 }
 
-function firstUserText(input: readonly InputItem[]): string {
+/** The first text of the first user message of an input; empty without one. */
+export function firstUserText(input: readonly (InputItem | Item)[]): string {
   for (const item of input) {
     if (item.type !== "message" || item.role !== "user") continue;
     for (const part of item.content) if (part.type === "input_text") return part.text;

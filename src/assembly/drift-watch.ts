@@ -1,9 +1,11 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
 import { hashOf, hashText } from "@responses-edge/engines/hash";
+import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import type { Engine, Model, Prompt, PromptPart, RenderedPrompt } from "@responses-edge/turn/contract/engine";
-import { commonLength, type FirstDifference, firstDifference, named } from "@responses-edge/turn/prompt-drift";
+import { compared, messagesWithin } from "@responses-edge/turn/prompt-drift";
 import type { Config } from "../config/index.ts";
+import { firstUserText } from "./affinity.ts";
 
 /**
  * Compares the prompts of a sample of conversations turn by turn, and logs the first part that is not as it was: the model server
@@ -41,7 +43,7 @@ export function watchOf(
   const { promptCacheSample: share } = config;
   if (share === 0) return undefined;
   return (prompt) => {
-    const key = `${tenant}\n${model.upstream}\n${firstText(prompt)}`;
+    const key = `${tenant}\n${model.upstream}\n${firstUserText(prompt.items).slice(0, MAX_FIRST)}`;
     if ((hashOf(key).low >>> 0) / 2 ** 32 >= share) return;
     const told = { tenant, model: model.upstream, response: responseId(address) };
     // A fault of the model server is the turn's own affair.
@@ -63,37 +65,22 @@ async function watch(key: string, prompt: Prompt, engine: Engine, told: object):
     if (watched.size <= MAX_WATCHED) break;
     watched.delete(oldest);
   }
-  const isContinued = before !== undefined && continues(before.parts, parts);
-  const differing = isContinued ? firstDifference(before.parts, parts) : undefined;
-  if (differing) {
-    const { at: _, ...first } = differing;
-    tell(first, told);
-  }
-  const rendered = await engine.rendered(prompt, signal);
-  if (rendered === undefined || rendered.length > MAX_RENDERED) return;
-  now.rendered = rendered;
-  if (!isContinued || differing || before.rendered === undefined) return;
-  const common = commonLength(before.rendered, rendered);
-  if (common === before.rendered.length) return;
-  // The share of the prompt shows about where it is.
-  const at = Math.floor((common / before.rendered.length) * before.parts.length);
-  tell({ ...named(before.parts, at), by_template: true }, { ...told, lost: before.rendered.length - common });
+  const rendered = await engine.rendered(prompt, signal).catch(() => undefined);
+  if (rendered !== undefined && rendered.length <= MAX_RENDERED) now.rendered = rendered;
+  if (!before || !continues(before.parts, parts)) return;
+  const render = (messages: number) => engine.rendered(prompt, signal, messages);
+  const found = await compared({
+    before,
+    now,
+    messagesWithin: (common) => messagesWithin(common, parts.length, render),
+    estimate: estimateTokens,
+  });
+  if (found.type !== "cache_miss") return;
+  console.warn(logLine({ level: "warn", event: "prompt_drift", ...told, ...found.first_difference }));
 }
 
 /** Tells whether a prompt has the last message of the earlier one, so that it continues the same conversation. */
 function continues(before: readonly PromptPart[], now: readonly PromptPart[]): boolean {
   const last = before.at(-1)?.text;
   return now.some(({ text }) => text === last);
-}
-
-function tell(first: FirstDifference, told: object): void {
-  console.warn(logLine({ level: "warn", event: "prompt_drift", ...told, ...first }));
-}
-
-function firstText({ items }: Prompt): string {
-  for (const item of items) {
-    if (item.type !== "message" || item.role !== "user") continue;
-    for (const part of item.content) if (part.type === "input_text") return part.text.slice(0, MAX_FIRST);
-  }
-  return "";
 }

@@ -34,7 +34,7 @@ export function firstDifference(
 const ORDER: readonly PromptPart["kind"][] = ["effort", "tool", "format", "input"];
 
 /** A part by its kind, and its position among the parts of that kind. */
-export function named(parts: readonly PromptPart[], at: number): FirstDifference {
+function named(parts: readonly PromptPart[], at: number): FirstDifference {
   const { kind = "input", name } = parts[at] ?? {};
   const index = parts.slice(0, at).filter((part) => part.kind === kind).length;
   return { part: kind, index, ...(name !== undefined && { name }) };
@@ -102,4 +102,20 @@ async function byTemplate(
   const messages = parts.flatMap((part, at) => (part.kind === "input" ? [at] : []));
   const within = Math.min(await messagesWithin(common), messages.length - 1);
   return { ...named(parts, messages[Math.max(0, within)] ?? 0), by_template: true };
+}
+
+/** The most leading messages whose rendered length is within `common`, by bisection. */
+export async function messagesWithin(
+  common: number,
+  most: number,
+  render: (messages: number) => Promise<{ length: number } | undefined>,
+): Promise<number> {
+  let [low, high] = [0, most];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    const length = (await render(middle).catch(() => undefined))?.length ?? Number.POSITIVE_INFINITY;
+    if (length <= common) low = middle;
+    else high = middle - 1;
+  }
+  return low;
 }
