@@ -2,6 +2,7 @@
  * The code of a request for curl, Python, TypeScript and Go. The code reads the key from a variable and never contains
  * it.
  */
+import { shellWord } from "./connect-samples.js";
 
 /** Stands in a body for a file that the program reads itself. */
 export class LocalFile {
@@ -48,11 +49,6 @@ function curl(body, transport, baseUrl) {
   -H "Authorization: Bearer $OPENAI_API_KEY" \\
   -H 'Content-Type: application/json' \\
   -d '${json}'`;
-}
-
-/** @param {string} word */
-function shellWord(word) {
-  return `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 /** @param {Record<string, unknown>} body @param {import("./sending.js").Transport} transport @param {string} baseUrl */
