@@ -21,11 +21,11 @@ export async function buildConsole() {
     write: false,
   };
   const made = await Promise.all([
-    // `later.js` imports `main.js`. So esbuild puts all of `main.js` into the one chunk that both have: the first load is one script.
-    build({ ...options, entryPoints: ["src/main.js", "src/later.js"], splitting: true, chunkNames: "first" }),
+    // `later.ts` imports `main.ts`. So esbuild puts all of `main.ts` into the one chunk that both have: the first load is one script.
+    build({ ...options, entryPoints: ["src/main.ts", "src/later.ts"], splitting: true, chunkNames: "first" }),
     build({
       ...options,
-      entryPoints: ["src/console.css", "src/markdown-reader.js", "src/code-colours.js", "src/formulas.js"],
+      entryPoints: ["src/console.css", "src/markdown-reader.ts", "src/code-colours.ts", "src/formulas.ts"],
     }),
   ]);
   const outputFiles = made.flatMap((each) => each.outputFiles ?? []);

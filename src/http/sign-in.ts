@@ -28,7 +28,7 @@ const TIMEOUT_MS = 10_000;
 /** The issuer's endpoints are fetched again after this time. */
 const DISCOVERED_FOR_MS = 600_000;
 
-/** The reason of a failed sign-in. The console words it (`packages/console/src/sign-in.js`). */
+/** The reason of a failed sign-in. The console words it (`packages/console/src/sign-in.ts`). */
 type Refusal = "refused" | "expired" | "no_access" | "unavailable";
 
 interface Endpoints {

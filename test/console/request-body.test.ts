@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 
 /** The body that the console makes of its form, by the page's own module. */
 
-const module = new URL("../../packages/console/src/request-body.js", import.meta.url).href;
+const module = new URL("../../packages/console/src/request-body.ts", import.meta.url).href;
 const { bodyOf, emptyDraft } = (await import(module)) as {
   bodyOf: (draft: object) => Record<string, unknown>;
   emptyDraft: () => object;

@@ -496,7 +496,7 @@ describe("hostile content", () => {
         {},
       ];
       // The page's script, with the view of an item as its export.
-      const contents = 'import "./main.js"; export { ItemView } from "./item-view.js";';
+      const contents = 'import "./main.ts"; export { ItemView } from "./item-view.ts";';
       const stdin = { contents, resolveDir: join(root, "packages/console/src") };
       const { outputFiles } = await build({ stdin, bundle: true, format: "esm", write: false });
       const script = { body: outputFiles[0]?.text ?? "", contentType: "text/javascript" };

@@ -7,7 +7,7 @@ interface Part {
   kind: "same" | "removed" | "added";
   text: string;
 }
-const module = new URL("../../packages/console/src/word-diff.js", import.meta.url).href;
+const module = new URL("../../packages/console/src/word-diff.ts", import.meta.url).href;
 const { wordDiff } = (await import(module)) as { wordDiff: (one: string, other: string) => Part[] };
 
 const text = (parts: Part[], without: Part["kind"]) =>

@@ -143,7 +143,7 @@ print(text.text)
 
 it.skipIf(lacks("go"))("Go: the console's code samples", async () => {
   const { samplesOf, LocalFile } = (await import(
-    new URL("../../packages/console/src/code-samples.js", import.meta.url).href
+    new URL("../../packages/console/src/code-samples.ts", import.meta.url).href
   )) as {
     samplesOf: (body: object, transport: string, baseUrl: string) => { name: string; code: string }[];
     LocalFile: new (name: string, type: string) => object;

@@ -1,0 +1,60 @@
+import { ItemView } from "./item-view.ts";
+import type { ApiObject } from "./json.ts";
+
+/** The items of a response on the page, made from its events as they arrive or from the whole response. */
+export class Answer {
+  element = document.createElement("div");
+  /** The response in the last event that had it. */
+  response: ApiObject | undefined;
+  #items: ItemView[] = [];
+
+  constructor() {
+    this.element.className = "answer";
+  }
+
+  /** The items so far. */
+  get items() {
+    return this.#items.filter((each) => each !== undefined).map(({ item }) => item);
+  }
+
+  /** Takes the next event of the stream. */
+  apply(event: ApiObject) {
+    if (event.response) this.response = event.response;
+    switch (event.type) {
+      case "response.output_item.added":
+        this.#setItem(event.output_index, event.item, true);
+        return;
+      case "response.output_item.done":
+        this.#setItem(event.output_index, event.item);
+        return;
+      case "response.completed":
+      case "response.failed":
+      case "response.incomplete":
+        this.show(event.response);
+        return;
+      default:
+        if (typeof event.output_index === "number") this.#items[event.output_index]?.apply(event);
+    }
+  }
+
+  /** Shows a response that was read as a whole. */
+  show(response: ApiObject) {
+    this.response = response;
+    const output = Array.isArray(response.output) ? response.output : [];
+    for (const [index, item] of output.entries()) this.#setItem(index, item);
+    for (const extra of this.#items.splice(output.length)) extra?.element.remove();
+  }
+
+  /** @param isLive true while it is being made */
+  #setItem(index: number, item: ApiObject, isLive: boolean = false) {
+    const known = this.#items[index];
+    if (known) {
+      known.set(item);
+      return;
+    }
+    const made = new ItemView(item, { items: () => this.items, response: () => this.response }, isLive);
+    this.#items[index] = made;
+    const next = this.#items.slice(index + 1).find((each) => each !== undefined);
+    this.element.insertBefore(made.element, next?.element ?? null);
+  }
+}

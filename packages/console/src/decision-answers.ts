@@ -1,0 +1,91 @@
+import { html, nothing } from "lit-html";
+import { beginning, count } from "./format.ts";
+
+/** The answers of a decision, with the probability of each option. */
+
+/** In the API's form */
+export interface Answer {
+  type: "predicate" | "choice" | "score" | "refusal";
+  name: string | null;
+  /** of a predicate */
+  probability?: number;
+  choice?: string | boolean;
+  /** from 0, the lowest level */
+  score?: number;
+  probabilities?: { value: string | boolean | number; label?: string; probability: number }[];
+}
+
+export interface Decision {
+  model: string;
+  /** in the order of the questions */
+  answers: Answer[];
+  usage: { input_tokens: number; input_tokens_details: { cached_tokens: number }; output_tokens: number };
+}
+
+const HEADING_LENGTH = 120;
+
+export function decisionAnswers({ model, answers, usage }: Decision, questions: readonly { instructions: string }[]) {
+  const { input_tokens: input, input_tokens_details: details, output_tokens: output } = usage;
+  return html`
+    <p class="note">By ${model}: ${count(input)} input tokens (${count(details.cached_tokens)} cached), ${count(output)} output tokens.</p>
+    ${answers.map((answer, index) => answerTemplate(answer, index, questions[index]?.instructions ?? ""))}
+  `;
+}
+
+function answerTemplate(answer: Answer, index: number, asked: string) {
+  const title = answer.name ?? `Question ${index + 1}`;
+  const rows = rowsOf(answer);
+  const label = `Probabilities of ${title}`;
+  return html`<section class="card stack">
+    <h3><bdi>${title}</bdi></h3>
+    <p class="note" dir="auto">${beginning(asked, HEADING_LENGTH)}</p>
+    <p>${resultTemplate(answer)}</p>
+    ${
+      rows.length === 0
+        ? nothing
+        : html`<div class="wide" tabindex="0" role="region" aria-label=${label}>
+            <table>
+              <thead><tr><th scope="col">Option</th><th scope="col">Probability</th></tr></thead>
+              <tbody>
+                ${rows.map(
+                  ([option, probability]) => html`<tr>
+                    <th scope="row"><bdi>${option}</bdi></th>
+                    <td class="score"><meter min="0" max="1" .value=${probability} aria-label=${`Probability of ${option}`}></meter> ${percent(probability)}</td>
+                  </tr>`,
+                )}
+              </tbody>
+            </table>
+          </div>`
+    }
+  </section>`;
+}
+
+function resultTemplate({ type, probability = 0, choice, score = 0, probabilities = [] }: Answer) {
+  switch (type) {
+    case "predicate":
+      return html`<span class="tag">${probability >= 0.5 ? "true" : "false"}</span>`;
+    case "choice":
+      return html`<span class="tag"><bdi>${String(choice)}</bdi></span>`;
+    case "score":
+      return html`<span class="tag">${score.toFixed(2)}</span> <span class="note">from 0 to ${probabilities.length - 1}</span>`;
+    case "refusal":
+      return html`<span class="tag bad">refused</span> <span class="note">The model chose none of the options.</span>`;
+  }
+}
+
+/** The options with their probabilities: of a scale in its order, else the most probable first. */
+function rowsOf({ type, probability = 0, probabilities = [] }: Answer): [option: string, probability: number][] {
+  if (type === "refusal") return [];
+  const rows: [option: string, probability: number][] =
+    type === "predicate"
+      ? [
+          ["true", probability],
+          ["false", 1 - probability],
+        ]
+      : probabilities.map(({ label, value, probability: each }) => [label ?? String(value), each]);
+  return type === "score" ? rows : rows.toSorted(([, one], [, other]) => other - one);
+}
+
+function percent(probability: number) {
+  return `${(100 * probability).toFixed(1)} %`;
+}

@@ -1,0 +1,185 @@
+import { html, nothing, render } from "lit-html";
+import { count } from "./format.ts";
+import { codeBlock } from "./late-views.ts";
+import type { Insert } from "./long-text.ts";
+import { drawSoon } from "./long-text.ts";
+import type { Token } from "./markdown-tokens.ts";
+import { blocksOf, fenceOf, loadMarkdown, readsMarkdown } from "./markdown-tokens.ts";
+import { blockTemplate, markOf, withoutMarks } from "./markdown-view.ts";
+import { copy, download } from "./save.ts";
+
+/**
+ * An answer in Markdown that may still be growing. Blocks that no further text can change are made once. Only the last
+ * block is parsed again as it grows. A code block that is still open is not parsed again. The page shows the beginning,
+ * and more when the user asks for it, like a `LongText`.
+ */
+
+/** Characters that are shown at first and added with each click on "more". */
+const FIRST = 20_000;
+const MORE = 100_000;
+
+/** At this length a block ends, and the rest becomes a paragraph of its own. */
+const MAX_OPEN = 8_000;
+
+/** A shorter block may be the beginning of any kind of block. */
+const SHORT = 5;
+
+export class MarkdownText {
+  element = document.createElement("div");
+  #fileName;
+  #text = "";
+  #limit = FIRST;
+  /** The offset in the text up to which blocks are made. */
+  #settled = 0;
+  /** The block that grows. */
+  #open = document.createElement("div");
+  #more = document.createElement("div");
+  #inserts: readonly Insert[] = [];
+
+  /** @param fileName the name of the saved file */
+  constructor(fileName: string) {
+    this.#fileName = fileName;
+    this.element.className = "markdown";
+    this.element.dir = "auto";
+    this.#open.className = "block";
+    this.element.append(this.#open, this.#more);
+  }
+
+  get length() {
+    return this.#text.length;
+  }
+
+  text() {
+    return this.#text;
+  }
+
+  append(text: string) {
+    if (text === "") return;
+    this.#text += text;
+    drawSoon(this);
+  }
+
+  /** Replaces the text. An equal text changes nothing. */
+  set(text: string) {
+    if (text === this.#text) return;
+    const isLonger = text.startsWith(this.#text);
+    this.#text = text;
+    if (!isLonger) this.#drawAnew();
+    else drawSoon(this);
+  }
+
+  /** Sets the elements that are inserted into the text. */
+  insert(inserts: readonly Insert[]) {
+    const sorted = inserts.toSorted((one, other) => one.at - other.at);
+    const isSame = sorted.every(({ at, element }, index) => {
+      const known = this.#inserts[index];
+      return known?.at === at && known.element === element;
+    });
+    if (isSame && sorted.length === this.#inserts.length) return;
+    this.#inserts = sorted;
+    this.#drawAnew();
+  }
+
+  #drawAnew() {
+    this.#settled = 0;
+    this.element.replaceChildren(this.#open, this.#more);
+    drawSoon(this);
+  }
+
+  draw() {
+    if (!readsMarkdown()) {
+      this.#drawOpen(html`<p dir="auto" class="unread">${this.#text.slice(0, this.#limit)}</p>`);
+      const again = () => readsMarkdown() && drawSoon(this);
+      void loadMarkdown().then(again, () => {});
+      return;
+    }
+    const end = Math.min(this.#text.length, this.#limit);
+    // The replacement has the same length, because `#settled` counts characters.
+    const source = this.#text.slice(this.#settled, end).replaceAll("\r", " ");
+    const fence = fenceOf(source);
+    if (fence && !isClosed(source, fence)) {
+      this.#drawOpen(codeBlock(source.slice(fence.start), fence.language, true));
+    } else {
+      const blocks = blocksOf(this.#marked(source, this.#settled));
+      const first = openFrom(blocks);
+      for (const block of blocks.slice(0, first)) this.#settle(block);
+      const open = blocks.slice(first);
+      // A list or a paragraph without an end would be parsed again and again.
+      if (open.reduce((sum, { raw }) => sum + raw.length, 0) > MAX_OPEN)
+        for (const block of open.splice(0)) this.#settle(block);
+      this.#drawOpen(open.map((block) => blockTemplate(block, this.#insertOf)));
+    }
+    this.#drawMore();
+  }
+
+  #drawOpen(template: unknown) {
+    render(template, this.#open);
+  }
+
+  #settle(block: Token) {
+    this.#settled += withoutInserts(block.raw).length;
+    const made = document.createElement("div");
+    made.className = "block";
+    render(blockTemplate(block, this.#insertOf), made);
+    this.#open.before(made);
+  }
+
+  /** A part of the text, with marks at the positions of inserted elements. */
+  #marked(source: string, from: number) {
+    const clean = withoutMarks(source);
+    let marked = "";
+    let at = 0;
+    for (const [number, insert] of this.#inserts.entries()) {
+      const place = insert.at - from;
+      if (place < 0 || place > clean.length || (place === 0 && from > 0)) continue;
+      marked += clean.slice(at, place) + markOf(number);
+      at = place;
+    }
+    return marked + clean.slice(at);
+  }
+
+  #insertOf = (number: number) => this.#inserts[number]?.element;
+
+  #drawMore() {
+    const hidden = this.#text.length - Math.min(this.#text.length, this.#limit);
+    render(
+      hidden === 0
+        ? nothing
+        : html`<p class="more note buttons">
+            <span>${count(this.#text.length - hidden)} of ${count(this.#text.length)} characters shown.</span>
+            <button
+              type="button"
+              class="plain"
+              @click=${() => {
+                this.#limit += MORE;
+                this.draw();
+              }}
+            >
+              Show ${count(MORE)} more
+            </button>
+            <button type="button" class="plain" @click=${(event: Event) => void copy(event, this.#text)}>Copy all</button>
+            <button type="button" class="plain" @click=${() => download(this.#fileName, [this.#text])}>Save all</button>
+          </p>`,
+      this.#more,
+    );
+  }
+}
+
+/**
+ * Where the blocks begin that more text may change: the last one, and the one before a last one of which so little is there that it may yet be a
+ * part of that, such as `2` after a list's first item.
+ */
+function openFrom(blocks: readonly { type: string; raw: string }[]) {
+  const last = blocks.findLastIndex(({ type }) => type !== "space");
+  const isShort = last > 0 && (blocks[last]?.raw.length ?? 0) < SHORT;
+  return Math.max(0, isShort ? blocks.findLastIndex(({ type }, index) => index < last && type !== "space") : last);
+}
+
+function isClosed(source: string, { mark, start }: { mark: string; start: number }) {
+  const [char = "`"] = mark;
+  return new RegExp(`(?:^|\\n) {0,3}${char}{${mark.length},}[ \\t]*(?:\\n|$)`).test(source.slice(start));
+}
+
+function withoutInserts(raw: string) {
+  return raw.replaceAll(/\ue000\d+\ue001/g, "");
+}

@@ -1,0 +1,210 @@
+import { html, nothing, render } from "lit-html";
+import { keyed } from "lit-html/directives/keyed.js";
+import { callJson } from "./api.ts";
+import { faultNotice, messageOf } from "./dialogs.ts";
+import { count, size } from "./format.ts";
+import type { Parsed } from "./json.ts";
+import { barPlot, MAX_SERIES } from "./plot.ts";
+import type { Bucket, Kind, Measure } from "./usage-kinds.ts";
+import { GROUPS, KINDS, seriesOf, totalInWords } from "./usage-kinds.ts";
+import type { Section } from "./view.ts";
+
+/**
+ * The usage over time, of each kind (`usage-kinds.js`), and the present storage:
+ * `GET /v1/organization/usage/storage`.
+ */
+export interface Stored {
+  usage_bytes: number;
+  num_responses: number;
+  num_conversations: number;
+  project_id: string;
+  limits: { stored_bytes?: number; stored_responses?: number; stored_conversations?: number } | null;
+}
+
+/** `isByDay` is true for those that have buckets of a day. */
+const SPANS: Record<string, { label: string; seconds: number; width: "1h" | "1d"; buckets: number; isByDay?: true }> = {
+  day: { label: "The last 24 hours", seconds: 3_600, width: "1h", buckets: 24 },
+  week: { label: "The last 7 days, by hours", seconds: 3_600, width: "1h", buckets: 168 },
+  month: { label: "The last 30 days", seconds: 86_400, width: "1d", buckets: 30, isByDay: true },
+};
+
+/** The number of tenants shown: those that store most. */
+const MAX_STORING = 100;
+
+const COUNTED = html`Only keys and tenants with a counted limit, or with <code>track_usage</code>, are counted.`;
+
+export function usageSection(element: HTMLElement): Section {
+  const chosen = { kind: "completions", span: "day", measure: "tokens", group: "", tenant: "" };
+  let buckets: Bucket[] | undefined;
+  let stored: Stored[] = [];
+  let fault = "";
+  let asked = 0;
+
+  const kind = () => KINDS[chosen.kind] as Kind;
+
+  const spans = () => Object.entries(SPANS).filter(([, { isByDay = false }]) => isByDay || !kind().isByDay);
+
+  async function load() {
+    asked += 1;
+    const question = asked;
+    const { seconds, width, buckets: limit } = SPANS[chosen.span] as (typeof SPANS)[string];
+    const end = Math.floor(Date.now() / 1_000);
+    const start = Math.floor(end / seconds) * seconds - (limit - 1) * seconds;
+    const query = new URLSearchParams({ start_time: String(start), bucket_width: width, limit: String(limit) });
+    if (chosen.group) query.set("group_by", chosen.group);
+    if (chosen.tenant) query.set("project_ids", chosen.tenant);
+    try {
+      const ofTenant = chosen.tenant ? `&project_ids=${encodeURIComponent(chosen.tenant)}` : "";
+      const [page, storage] = await Promise.all([
+        callJson(`${kind().path}?${query}`),
+        callJson(`/v1/organization/usage/storage?group_by=project_id${ofTenant}`),
+      ]);
+      if (question !== asked) return;
+      buckets = page.data;
+      stored = storage.data[0].results;
+      fault = "";
+    } catch (error) {
+      if (question !== asked) return;
+      fault = messageOf(error);
+    }
+    draw();
+  }
+
+  function changed(event: Event) {
+    event.preventDefault();
+    const data = new FormData(event.currentTarget as HTMLFormElement);
+    const before = chosen.kind;
+    for (const name of Object.keys(chosen) as (keyof typeof chosen)[]) {
+      chosen[name] = String(data.get(name) ?? "").trim();
+    }
+    // A kind has choices of its own.
+    const { measures, groups } = kind();
+    if (!(chosen.measure in measures)) chosen.measure = Object.keys(measures)[0] ?? "";
+    if (!groups.includes(chosen.group)) chosen.group = "";
+    if (!spans().some(([name]) => name === chosen.span)) chosen.span = spans()[0]?.[0] ?? "";
+    if (chosen.kind !== before) {
+      buckets = undefined;
+      draw();
+    }
+    void load();
+  }
+
+  function draw() {
+    const { measures, groups } = kind();
+    const choice = (
+      name: keyof typeof chosen,
+      label: string,
+      choices: readonly (readonly [value: string, label: string])[],
+    ) => html`<div>
+      <label for=${`usage-${name}`}>${label}</label>
+      <select id=${`usage-${name}`} name=${name}>
+        ${choices.map(([value, text]) => html`<option value=${value} ?selected=${value === chosen[name]}>${text}</option>`)}
+      </select>
+    </div>`;
+    const labelled = (entries: readonly [string, { label: string }][]) =>
+      entries.map(([value, { label }]) => [value, label] as const);
+    render(
+      html`
+        <div class="section-heading"><h2>Usage</h2></div>
+        <form class="filters" @change=${changed} @submit=${changed}>
+          ${choice("kind", "Usage of", labelled(Object.entries(KINDS)))}
+          ${[
+            choice("span", "Time", labelled(spans())),
+            choice("measure", "Metric", labelled(Object.entries(measures))),
+            choice("group", "Group by", [
+              ["", "Nothing"],
+              ...groups.map((field) => [field, GROUPS[field] ?? field] as const),
+            ]),
+          ].map((each) => keyed(chosen.kind, each))}
+          <div><label for="usage-tenant">Tenant</label><input dir="auto" id="usage-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
+        </form>
+        ${faultNotice(fault)}
+        ${buckets ? [usageTemplate(buckets), storedTemplate(stored)] : fault ? nothing : html`<p class="note">Loading…</p>`}
+      `,
+      element,
+    );
+  }
+
+  function usageTemplate(shown: readonly Bucket[]) {
+    if (shown.every(({ results }) => results.length === 0)) {
+      return html`<p class="note">Nothing was counted in this time. ${COUNTED}</p>`;
+    }
+    const { label: ofKind, measures } = kind();
+    const measure = measures[chosen.measure] as Measure;
+    const series = seriesOf(shown, measure, chosen.group, MAX_SERIES);
+    const labels = shown.map(({ start_time: start }) => labelOf(start));
+    const what = `${measure.label}${chosen.kind === "completions" ? "" : `, ${ofKind.toLowerCase()}`}`;
+    const title = `${what}, ${SPANS[chosen.span]?.label.toLowerCase()}: ${totalInWords(series, measure)}`;
+    return html`
+      <figure class="card stack usage">
+        <figcaption>${title}</figcaption>
+        <p class="note">${COUNTED}</p>
+        ${barPlot({ title, labels, series, inWords: measure.inWords })}
+        <ul class="legend">${series.map(({ name }, index) => html`<li><span class=${`swatch series-${index}`} aria-hidden="true"></span>${name}</li>`)}</ul>
+      </figure>
+      <details class="card">
+        <summary>The figures as a table</summary>
+        <div class="wide" tabindex="0" role="region" aria-label="Usage">
+          <table>
+            <thead><tr><th scope="col">From</th>${series.map(({ name }) => html`<th scope="col" class="number">${name}</th>`)}</tr></thead>
+            <tbody>
+              ${labels.map(
+                (from, row) =>
+                  html`<tr><th scope="row">${from}</th>${series.map(({ values }) => html`<td class="number">${measure.inWords(values[row] ?? 0)}</td>`)}</tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>
+      </details>
+    `;
+  }
+
+  /** @param start Unix seconds */
+  function labelOf(start: number) {
+    const date = new Date(start * 1_000);
+    const day = { day: "numeric", month: "short" };
+    const hour = { hour: "2-digit", minute: "2-digit" };
+    // A day is one of UTC's: so the server counts.
+    const options: Intl.DateTimeFormatOptions = (
+      chosen.span === "month" ? { ...day, timeZone: "UTC" } : chosen.span === "week" ? { ...day, ...hour } : hour
+    ) as Parsed;
+    return date.toLocaleString("en-GB", options);
+  }
+
+  return { show: () => void load() };
+}
+
+/** The storage of tenants now, those that store most first. */
+function storedTemplate(tenants: readonly Stored[]) {
+  const storing = tenants
+    .filter(({ usage_bytes: bytes, limits }) => bytes > 0 || limits !== null)
+    .sort((one, other) => other.usage_bytes - one.usage_bytes);
+  if (storing.length === 0) return nothing;
+  const cell = (value: number, limit: number | undefined, inWords = count as (value: number) => string) =>
+    html`<td class="number">${inWords(value)}${limit === undefined ? nothing : ` of ${inWords(limit)}`}</td>`;
+  return html`
+    <section class="card stack">
+      <h3>Stored now</h3>
+      <div class="wide" tabindex="0" role="region" aria-label="Stored now">
+        <table>
+          <thead><tr><th scope="col">Tenant</th><th scope="col" class="number">Bytes</th><th scope="col" class="number">Responses</th><th scope="col" class="number">Conversations</th></tr></thead>
+          <tbody>
+            ${storing
+              .slice(0, MAX_STORING)
+              .map(
+                ({
+                  project_id: tenant,
+                  usage_bytes: bytes,
+                  num_responses: responses,
+                  num_conversations: conversations,
+                  limits,
+                }) =>
+                  html`<tr><th scope="row" dir="auto">${tenant}</th>${cell(bytes, limits?.stored_bytes, size)}${cell(responses, limits?.stored_responses)}${cell(conversations, limits?.stored_conversations)}</tr>`,
+              )}
+          </tbody>
+        </table>
+      </div>
+      ${storing.length > MAX_STORING ? html`<p class="note">${count(storing.length - MAX_STORING)} others store less.</p>` : nothing}
+    </section>
+  `;
+}

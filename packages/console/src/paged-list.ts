@@ -1,0 +1,116 @@
+import { html, nothing } from "lit-html";
+import { ApiFault, callJson } from "./api.ts";
+import { faultNotice, messageWithField } from "./dialogs.ts";
+
+const PAGE_LENGTH = 50;
+
+/** The longest page that the API gives. */
+const LONGEST_PAGE = 100;
+
+/** A list of the API's that comes in pages, newest first. */
+export class PagedList<Item extends { id: string }> {
+  /** The loaded items. Undefined until the first page has come. */
+  items: Item[] | undefined;
+  fault = "";
+  /** The HTTP status of the fault. Undefined if there is none, or no answer came. */
+  faultStatus: number | undefined;
+  #path;
+  #redraw;
+  #hasMore = false;
+  /** Further fields of the query. */
+  #filter: Record<string, string> = {};
+  /** The filter with which the items were loaded. */
+  #loadedBy = this.#filter;
+
+  /**
+   * @param path such as `/v1/batches`
+   * @param redraw Called after each change of the list.
+   */
+  constructor(path: string, redraw: () => void) {
+    this.#path = path;
+    this.#redraw = redraw;
+  }
+
+  /**
+   * Loads only certain items from now on.
+   * @param filter further fields of the query
+   */
+  set filter(filter: Record<string, string>) {
+    this.#filter = filter;
+  }
+
+  /** Loads the list again, as far as it was loaded. Throws an ApiFault. */
+  async load() {
+    const filter = this.#filter;
+    const page = await this.#page(Math.min(LONGEST_PAGE, Math.max(PAGE_LENGTH, this.items?.length ?? 0)));
+    // The filter has changed meanwhile.
+    if (filter !== this.#filter) return;
+    const items = this.#loadedBy === filter ? (this.items ?? []) : [];
+    this.#loadedBy = filter;
+    const last = items.findIndex(({ id }) => id === page.data.at(-1)?.id);
+    const rest = page.has_more && last >= 0 ? items.slice(last + 1) : [];
+    this.items = [...page.data, ...rest];
+    if (rest.length === 0) this.#hasMore = page.has_more;
+  }
+
+  /** The same, but shows the fault. */
+  refresh = () => this.attempt(() => this.load());
+
+  /** Does something with the list, and shows its fault. */
+  async attempt(work: () => Promise<void>) {
+    try {
+      await work();
+      this.fault = "";
+      this.faultStatus = undefined;
+    } catch (error) {
+      // Nothing of another filter stands beside the fault.
+      if (this.#loadedBy !== this.#filter) this.items = undefined;
+      this.fault = messageWithField(error);
+      this.faultStatus = error instanceof ApiFault ? error.status : undefined;
+    }
+    this.#redraw();
+  }
+
+  /** Replaces an item, or adds it at the top. */
+  put(item: Item) {
+    const items = this.items ?? [];
+    const isKnown = items.some(({ id }) => id === item.id);
+    this.items = isKnown ? items.map((each) => (each.id === item.id ? item : each)) : [item, ...items];
+  }
+
+  remove(id: string) {
+    this.items = this.items?.filter((each) => each.id !== id);
+  }
+
+  /**
+   * The fault, and the list.
+   * @param none the text of an empty list
+   * @param table the template of a list that is not empty
+   */
+  template(none: string, table: (items: readonly Item[]) => unknown) {
+    return html`${faultNotice(this.fault)} ${this.rows(none, table)}`;
+  }
+
+  /** The list alone, where its fault stands elsewhere. */
+  rows(none: string, table: (items: readonly Item[]) => unknown) {
+    const { items, fault } = this;
+    const list = items && (items.length === 0 ? html`<p class="note">${none}</p>` : table(items));
+    return html`${list ?? (fault ? nothing : html`<p class="note">Loading…</p>`)}
+      ${this.#hasMore ? html`<p class="buttons"><button type="button" @click=${this.#more}>Show more</button></p>` : nothing}`;
+  }
+
+  #more = () =>
+    this.attempt(async () => {
+      const after = this.items?.at(-1)?.id;
+      const page = await this.#page(PAGE_LENGTH, after);
+      // A refresh, or another filter, may have changed the end of the list meanwhile.
+      if (this.items?.at(-1)?.id !== after || this.#loadedBy !== this.#filter) return;
+      this.items = [...(this.items ?? []), ...page.data];
+      this.#hasMore = page.has_more;
+    });
+
+  #page(limit: number, after?: string): Promise<{ data: Item[]; has_more: boolean }> {
+    const query = new URLSearchParams({ limit: String(limit), ...this.#filter, ...(after !== undefined && { after }) });
+    return callJson(`${this.#path}?${query}`);
+  }
+}

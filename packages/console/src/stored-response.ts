@@ -1,0 +1,24 @@
+import { ApiFault, callJson } from "./api.ts";
+import type { ApiObject } from "./json.ts";
+
+const STORED_PAUSE_MS = 1_000;
+
+/** Tells whether a response has no text, no refusal, and no call of anything. */
+export function saysNothing({ output }: ApiObject) {
+  if (!Array.isArray(output)) return false;
+  const parts = output.flatMap(({ type, content }) => (type === "message" && Array.isArray(content) ? content : []));
+  const isOnlyThoughts = output.every(({ type }) => ["message", "reasoning"].includes(type));
+  return isOnlyThoughts && parts.every((part) => !part.text && !part.refusal);
+}
+
+/** A stored response; one that is being stored is waited for. */
+export async function retrieve(id: string, attempts: number, signal: AbortSignal) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await callJson(`/v1/responses/${encodeURIComponent(id)}`, { signal });
+    } catch (error) {
+      if (!(error instanceof ApiFault) || error.status !== 404 || attempt >= attempts) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, STORED_PAUSE_MS));
+  }
+}

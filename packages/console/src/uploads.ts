@@ -1,0 +1,163 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.ts";
+import { uploadFile } from "./api.ts";
+import { messageWithField } from "./dialogs.ts";
+import { size } from "./format.ts";
+import type { Parsed } from "./json.ts";
+
+/** Uploads of dropped or chosen files, with their progress. */
+
+/**
+ * `adding`: the step after
+ * the upload
+ */
+export type UploadState = "waiting" | "sending" | "adding" | "done" | "failed" | "cancelled";
+
+export interface Upload {
+  number: number;
+  file: File;
+  state: UploadState;
+  /** bytes */
+  sent: number;
+  fault: string;
+  abort: AbortController;
+}
+
+export interface UploadOptions {
+  /** of the form beside the file */
+  fields: () => Record<string, string>;
+  /** Called with each file in the API's form. The page shows an error that it throws. */
+  uploaded?: (file: Parsed, signal: AbortSignal) => Promise<void>;
+  /** Called when an upload has ended, with or without success. */
+  ended: () => void;
+}
+
+/** Uploads at the same time. Browsers open six connections to a server. */
+const AT_ONCE = 3;
+
+/** A counter that makes ids unique on a page with several lists. */
+let made = 0;
+
+/** The choices for the expiry of uploaded files, in seconds. */
+export const EXPIRIES = [
+  ["", "never"],
+  ["3600", "after an hour"],
+  ["86400", "after a day"],
+  ["604800", "after a week"],
+  ["2592000", "after 30 days"],
+];
+
+export class Uploads {
+  element = document.createElement("div");
+  #options;
+  #list: Upload[] = [];
+  #number = 0;
+  #id = `upload-${++made}`;
+
+  constructor(options: UploadOptions) {
+    this.#options = options;
+    this.element.className = "uploads stack";
+    this.element.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      this.element.classList.add("is-over");
+    });
+    this.element.addEventListener("dragleave", () => this.element.classList.remove("is-over"));
+    this.element.addEventListener("drop", (event) => {
+      event.preventDefault();
+      this.element.classList.remove("is-over");
+      this.add(event.dataTransfer?.files ?? []);
+    });
+    this.#draw();
+  }
+
+  /** Uploads files, one after another. */
+  add(files: Iterable<File>) {
+    for (const file of files) {
+      this.#number += 1;
+      const abort = new AbortController();
+      this.#list.push({ number: this.#number, file, state: "waiting", sent: 0, fault: "", abort });
+    }
+    this.#next();
+  }
+
+  #next() {
+    const busy = this.#list.filter(({ state }) => state === "sending" || state === "adding").length;
+    const waiting = this.#list.filter(({ state }) => state === "waiting");
+    for (const upload of waiting.slice(0, Math.max(0, AT_ONCE - busy))) void this.#run(upload);
+    this.#draw();
+  }
+
+  async #run(upload: Upload) {
+    const { signal } = upload.abort;
+    upload.state = "sending";
+    try {
+      const progress = (bytes: number) => {
+        upload.sent = bytes;
+        this.#draw();
+      };
+      const file = await uploadFile(upload.file, this.#options.fields(), { signal, progress });
+      upload.sent = upload.file.size;
+      upload.state = "adding";
+      this.#draw();
+      await this.#options.uploaded?.(file, signal);
+      upload.state = "done";
+      announce(`${upload.file.name} is uploaded.`);
+    } catch (error) {
+      upload.state = signal.aborted ? "cancelled" : "failed";
+      upload.fault = signal.aborted ? "" : messageWithField(error);
+    }
+    this.#options.ended();
+    this.#next();
+  }
+
+  #cancel(upload: Upload) {
+    upload.abort.abort();
+    if (upload.state !== "waiting") return;
+    upload.state = "cancelled";
+    this.#draw();
+  }
+
+  #forgetEnded() {
+    this.#list = this.#list.filter(({ state }) => ["waiting", "sending", "adding"].includes(state));
+    this.#draw();
+  }
+
+  #draw() {
+    const hasEnded = this.#list.some(({ state }) => ["done", "failed", "cancelled"].includes(state));
+    render(
+      html`
+        <p class="drop buttons">
+          <label class="button primary" for=${this.#id}>Choose files</label>
+          <input
+            class="unseen"
+            id=${this.#id}
+            type="file"
+            multiple
+            @change=${(event: Event) => {
+              const field = event.target as HTMLInputElement;
+              this.add([...(field.files ?? [])]);
+              field.value = "";
+            }}
+          />
+          <span class="note">or drop them here</span>
+        </p>
+        ${this.#list.length === 0 ? nothing : html`<ul class="upload-list" aria-label="Uploads">${this.#list.map((each) => this.#template(each))}</ul>`}
+        ${hasEnded ? html`<p class="buttons"><button type="button" class="plain" @click=${() => this.#forgetEnded()}>Clear the list</button></p>` : nothing}
+      `,
+      this.element,
+    );
+  }
+
+  #template(upload: Upload) {
+    const { number, file, state, sent, fault } = upload;
+    const isUnderWay = ["waiting", "sending", "adding"].includes(state);
+    const id = `${this.#id}-${number}`;
+    return html`<li>
+      <span class="upload-name" id=${id} dir="auto">${file.name}</span>
+      <span class="note">${state === "sending" ? `${size(sent)} of ${size(file.size)}` : size(file.size)}</span>
+      ${isUnderWay ? html`<progress aria-labelledby=${id} max="1" .value=${file.size === 0 ? 0 : sent / file.size}></progress>` : html`<span class="tag ${state === "done" ? "good" : state === "failed" ? "bad" : ""}">${state === "done" ? "uploaded" : state}</span>`}
+      ${isUnderWay ? html`<button type="button" class="plain" aria-label="Cancel ${file.name}" @click=${() => this.#cancel(upload)}>Cancel</button>` : nothing}
+      ${fault ? html`<p class="fault" dir="auto" role="alert">${fault}</p>` : nothing}
+    </li>`;
+  }
+}
