@@ -54,7 +54,8 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
   const { modelAccess, abort } = creation;
   const { spec, past } = await prepareTurn(creation, undefined);
   const { config, onAttempt, observation } = caller;
-  const host = { config, modelAccess, access: {}, signal: abort.signal, onAttempt };
+  const measured = observation?.measured;
+  const host = { config, modelAccess, access: {}, signal: abort.signal, onAttempt, measured };
   const { engine, prompt } = await assemblePrompt(spec, past, host);
   const { continues } = await modelAccess.upstream.learnDialect(abort.signal);
   // gpt-oss is asked by completions, which continue an opened message. It has no effort `none`.
@@ -76,7 +77,7 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
     const head = JSON.stringify({ model: spec.model.name });
     scope.end({ outcome: { status }, closed: { spent, head }, kind: "decisions" });
     const replica = modelAccess.upstream.server.config.name;
-    if (observation) observation.measured.asked = { model: spec.model, replica, tokens: tokensOf(model.usage) };
+    if (measured) measured.asked = { model: spec.model, replica, tokens: tokensOf(model.usage) };
   }
   const { input, createdAt } = creation;
   const said = { model: spec.model.name, input: { input, questions }, output: answers, createdAt };

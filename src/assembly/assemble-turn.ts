@@ -135,7 +135,9 @@ const NO_PAST: TurnPast = { history: [], replays: [], input: [], removed: [] };
 export async function assemblePrompt(
   spec: TurnSpec,
   kept: Past,
-  host: Pick<TurnHost, "config" | "modelAccess" | "access" | "signal" | "onAttempt"> & { listsTools?: false },
+  host: Pick<TurnHost, "config" | "modelAccess" | "access" | "signal" | "onAttempt" | "measured"> & {
+    listsTools?: false;
+  },
 ): Promise<{ engine: Engine; prompt: Prompt }> {
   const { model } = spec;
   const { config, signal } = host;

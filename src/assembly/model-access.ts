@@ -15,7 +15,12 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { TreeAddress } from "@responses-edge/responses-api/ids";
 import type { Engine, Model, ServerAttempt } from "@responses-edge/turn/contract/engine";
-import { type Measurements, modelServerTrace, noteWaited } from "@responses-edge/turn/contract/measurements";
+import {
+  type Measurements,
+  modelServerTrace,
+  noteAttempt,
+  noteWaited,
+} from "@responses-edge/turn/contract/measurements";
 import type { Config } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
 import { PLUGINS } from "../tools/plugins.ts";
@@ -199,7 +204,7 @@ export class ModelAccess {
       flow: flowOf({ tenant, sender }, priorityClass(request, this.#config), serverKey.key),
       onWaited: measured && ((ms) => noteWaited(measured, ms)),
       model: model.upstream,
-      onAttempt: measured ? counted(measured, onAttempt) : onAttempt,
+      onAttempt: measured ? counted(measured, "/completions", onAttempt) : onAttempt,
       trace: measured?.trace?.isForwarded ? () => modelServerTrace(measured) : undefined,
     });
     return this.engineOf(model);
@@ -219,10 +224,14 @@ function isServersFault(fault: ApiError): boolean {
 
 type OnAttempt = (call: ServerAttempt) => void;
 
-/** Counts attempts at another server after one could not answer. Passes every attempt on. */
-function counted(measured: Measurements, onAttempt: OnAttempt | undefined): OnAttempt {
+/**
+ * Counts attempts at requests for answers, whose path is or ends with `path`, and attempts at another server after one could not
+ * answer. Other requests count a prompt's tokens, or render it. Passes every attempt on.
+ */
+function counted(measured: Measurements, path: string, onAttempt: OnAttempt | undefined): OnAttempt {
   return (attempt) => {
     if (attempt.attempt > 1) measured.failovers += 1;
+    if (attempt.path.endsWith(path)) noteAttempt(measured, attempt);
     onAttempt?.(attempt);
   };
 }
@@ -274,7 +283,8 @@ export async function passOn(
   const flow = flowOf({ tenant, sender }, config.sendsBatches ? "batch" : "interactive", serverKey.key);
   const measured = observation?.measured;
   const onWaited = measured && ((ms: number) => noteWaited(measured, ms));
-  const upstream = new Upstream(config, { model, serverKey, flow, onAttempt, onWaited });
+  const onEach = measured ? counted(measured, path, onAttempt) : onAttempt;
+  const upstream = new Upstream(config, { model, serverKey, flow, onAttempt: onEach, onWaited });
   const withinMs = isStream ? undefined : config.firstByteTimeoutMs;
   const response = await upstream.request(path, signal, body, { withinMs, contentType, isPassedOn: true });
   const { readable, ended } = upstream.bytes(response);

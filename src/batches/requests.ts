@@ -89,7 +89,7 @@ export async function answerLine(
     } catch (error) {
       const reason: unknown = signal.aborted ? signal.reason : error;
       const fault = toShownError(reason, { requestId, path: url, hasClientLeft: signal.aborted });
-      observation?.answered(fault.status, fault.code);
+      observation?.answered(fault.status, fault);
       signal.throwIfAborted();
       const isAway = isOutage(fault);
       if (!isAway) tries += 1;

@@ -125,7 +125,7 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
     hasClientLeft: signal.aborted,
     ...(isStream && { transport: "sse" }),
   });
-  observation.answered(res.status, error && shownError(error).code);
+  observation.answered(res.status, error && shownError(error));
 }
 
 export default app;

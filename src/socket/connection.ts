@@ -309,7 +309,7 @@ export class Connection {
     } catch (error) {
       const shown = this.#shown(error);
       this.#evictParent(lane, previous, shown);
-      caller?.observation?.answered(shown.status, shown.code);
+      caller?.observation?.answered(shown.status, shown);
       if (uncommitted) this.#steering.fail(uncommitted, "successor_creation_failed", shown.message);
       if (!isAutomatic) this.#outbox.send(errorFrame(shown, lane));
       return undefined;

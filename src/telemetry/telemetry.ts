@@ -14,6 +14,7 @@ import {
   type Trace,
   tracesBody,
 } from "@responses-edge/otlp";
+import type { ApiError } from "@responses-edge/responses-api/errors";
 import { type Measurements, newMeasurements } from "@responses-edge/turn/contract/measurements";
 import type { TelemetryConfig } from "../config/index.ts";
 import { AnalyticsWriter } from "./analytics.ts";
@@ -196,9 +197,10 @@ export class Observation {
   }
 
   /** The request was answered. It has ended, unless the answer is a stream that continues. */
-  answered(status: number, error?: string): void {
+  answered(status: number, error?: Pick<ApiError, "code" | "upstream">): void {
     this.#facts.status = status;
-    this.#facts.error = error;
+    this.#facts.error = error?.code;
+    this.measured.upstreamError ??= error?.upstream;
     if (!this.#isOpen) this.#tell();
   }
 

@@ -17,6 +17,7 @@ export interface WideEvent {
   status: number;
   outcome?: string;
   error?: string;
+  upstream_error?: string;
   response_id?: string;
   conversation_id?: string;
   conversation_wait_ms?: number;
@@ -32,6 +33,7 @@ export interface WideEvent {
   summaries?: number;
   tool_calls?: Record<string, number>;
   tool_failures?: number;
+  attempts?: number;
   retries?: number;
   take_ups?: number;
   cuts?: number;
@@ -96,6 +98,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     status: facts.status,
     outcome: end?.status,
     error,
+    upstream_error: measured.upstreamError,
     response_id: turn?.responseId,
     conversation_id: turn?.conversation,
     conversation_wait_ms: conversation && conversation.endedAt - conversation.begunAt,
@@ -107,6 +110,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     cached_tokens: tokens?.cached,
     output_tokens: tokens?.output,
     reasoning_tokens: tokens?.reasoning,
+    attempts: measured.attempts === 0 ? undefined : measured.attempts,
     ...(turn && {
       rounds: (spoken.at(-1)?.round ?? -1) + 1,
       summaries: modelCalls.length - spoken.length,

@@ -345,6 +345,36 @@ describe("the wide event", () => {
     expect(stranger).not.toHaveProperty("tenant");
   });
 
+  it.each([
+    ["in its answer", "http:500", false],
+    ["in the middle of a stream", "error:2", true],
+    ["in the middle of a run", "error:2", true],
+  ])("has the model server's own text of a failure %s, which the client does not get", async (where, fault, stream) => {
+    const said = "Simulated fault.";
+    const body = { model: `simulator?fault=${fault}`, input: "Hello!", stream };
+    const background = where.endsWith("run");
+    const before = wideEvents(gateway).length;
+    const answer = await gateway.post({ ...body, background }, { authorization: `Bearer ${KEY}` });
+    expect(await answer.text()).not.toContain(said);
+    const told = await eventually(() =>
+      wideEvents(gateway)
+        .slice(before)
+        .find((line) => line.error === "upstream_error" && (line.transport === "background") === background),
+    );
+    expect(told).toMatchObject({ upstream_error: said, attempts: 1 });
+  });
+
+  it("has the text of a failure that another attempt has made good", async () => {
+    const model = "simulator?fault=http:429&fault_times=1";
+    const { id } = await gateway.openai.responses.create({ model, input: "Hello!", background: true });
+    await ended(gateway, id);
+    expect(await eventOf(gateway, id, "background")).toMatchObject({
+      outcome: "completed",
+      attempts: 2,
+      upstream_error: "Simulated fault.",
+    });
+  });
+
   it("counts retries and resumptions", async () => {
     for (const [fault, counts] of [
       ["refuse", { retries: 1, take_ups: 0 }],

@@ -256,6 +256,7 @@ describe("the dashboard", () => {
       firstChunkAt: 2,
       endedAt: 3,
       replica: "vllm",
+      attempts: 1,
       tokens,
       finishReason: "stop",
       error: "e",

@@ -77,7 +77,7 @@ describe("a generation", () => {
         ...{ span: "", round: 0, purpose: "round" },
         ...{ begunAt: 1_010, acceptedAt: 1_020, firstChunkAt: 1_030, endedAt: 1_040 },
         tokens: { input: 7, cached: 3, output: 5, reasoning: 2 },
-        ...{ replica: "gpu-1", finishReason: "stop", error: undefined },
+        ...{ replica: "gpu-1", attempts: 0, finishReason: "stop", error: undefined },
       },
     ]);
   });

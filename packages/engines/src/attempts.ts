@@ -86,12 +86,12 @@ async function reported(
   const call = { ...of, sentAt: Date.now() };
   try {
     const response = await ask();
-    onAttempt({ ...call, status: response.status, fault: undefined, answeredAt: Date.now() });
+    onAttempt({ ...call, status: response.status, fault: undefined, text: undefined, answeredAt: Date.now() });
     return response;
   } catch (error) {
     const known = error instanceof ApiError ? error : undefined;
     const status = known && answeredStatus(known);
-    onAttempt({ ...call, status, fault: known?.code ?? "aborted", answeredAt: Date.now() });
+    onAttempt({ ...call, status, fault: known?.code ?? "aborted", text: known?.upstream, answeredAt: Date.now() });
     throw error;
   }
 }

@@ -14,6 +14,7 @@ import {
   toPassedError,
   type UpstreamFault,
   unreachable,
+  withUpstream,
 } from "./upstream-faults.ts";
 
 /** Most bytes of an error. A longer one is not read or passed on. */
@@ -172,14 +173,16 @@ export class ModelServer {
   /** The fault of a response. A body that is too long, or takes too long, is dropped. */
   async #errorOf(response: Response, signal: AbortSignal, toError: typeof toFaultError): Promise<ApiError> {
     let fault: UpstreamFault | undefined;
+    let text: string | undefined;
     const bounds = { maxBytes: MAX_ERROR_BYTES, timeoutMs: ERROR_TIMEOUT_MS, signal };
     try {
-      fault = readFault(JSON.parse(await readBoundedText(response, bounds)));
+      text = await readBoundedText(response, bounds);
+      fault = readFault(JSON.parse(text));
     } catch {
       this.close(response);
       if (signal.aborted) throw signal.reason;
     }
-    const error = toError(response.status, fault, response.headers.get("retry-after"));
+    const error = withUpstream(toError(response.status, fault, response.headers.get("retry-after")), text);
     statuses.set(error, response.status);
     if (error.code === ENGINE_DEAD) sawDown(this);
     return error;

@@ -171,9 +171,23 @@ const NO_MEDIA = /(image|audio|video) input is not supported/i;
 
 /**
  * A fault of vLLM as this API's error. Its text is passed on if it is about the request (4xx); for a fault of the
- * server (5xx) or of this server's credentials there (401, 403), only the kind is.
+ * server (5xx) or of this server's credentials there (401, 403), only the kind is, and the operator gets the text (`upstream`).
  */
 export function toFaultError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
+  return withUpstream(faultError(status, fault, retryAfter), fault?.message);
+}
+
+/** The error with the model server's own text, if it is a fault of the server: all others are told to the client. */
+export function withUpstream(error: ApiError, text: string | undefined): ApiError {
+  const isServers = error.status >= 500 || error.status === 429;
+  if (!isServers || text === undefined || text === "" || error.upstream !== undefined) return error;
+  // The rest quotes the model's output.
+  const found = error.code === UNREADABLE_ANSWER ? UNREADABLE_WORDS.exec(text) : null;
+  const upstream = found ? text.slice(0, found.index + found[0].length) : text;
+  return new ApiError({ ...error.toFields(), upstream });
+}
+
+function faultError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
   const message = messageOf(status, fault);
   const headers: Record<string, string> = retryAfter ? { "retry-after": atMostAMinute(retryAfter) } : {};
   if (status >= 500 && ENGINE_DEAD_WORDS.test(message)) {

@@ -6,7 +6,12 @@ export interface ErrorFields {
   param?: string | null;
   code: string;
   headers?: Record<string, string>;
+  /** A model server's own text, for the operator. */
+  upstream?: string | undefined;
 }
+
+/** The longest text of a model server that an error keeps, in characters. */
+const MAX_UPSTREAM_LENGTH = 1_000;
 
 /**
  * The one error class of the API. Thrown where the fault is known, rendered in one place
@@ -20,6 +25,8 @@ export class ApiError extends Error {
   readonly param: string | null;
   readonly code: string;
   readonly headers: Record<string, string>;
+  /** The model server's own text of its failure, for the operator. No answer, event or stored error has it. */
+  readonly upstream: string | undefined;
 
   constructor(fields: ErrorFields) {
     super(fields.message);
@@ -28,9 +35,13 @@ export class ApiError extends Error {
     this.param = fields.param ?? null;
     this.code = fields.code;
     this.headers = fields.headers ?? {};
+    this.upstream = fields.upstream?.slice(0, MAX_UPSTREAM_LENGTH);
   }
 
-  /** The error as plain data for RPC, which loses classes. `new ApiError(fields)` makes it an error again. */
+  /**
+   * The error as plain data for RPC, which loses classes, and without the model server's own text. `new ApiError(fields)` makes it an
+   * error again.
+   */
   toFields(): ErrorFields {
     const { status, message, type, param, code, headers } = this;
     return { status, message, type, param, code, headers };

@@ -207,7 +207,7 @@ export class Generations {
       } catch (error) {
         const fault = toApiError(error);
         const isEnded = this.#ends.aborted;
-        if (measured) endModelCall(measured, { now: clock(), error: isEnded ? CANCELLED : fault.code });
+        if (measured) endModelCall(measured, { now: clock(), error: isEnded ? CANCELLED : fault });
         if (signal.aborted) return { status: "cancelled" };
         if (steering?.signal.aborted && !isCut) {
           isCut = true;
@@ -332,8 +332,8 @@ export class Generations {
       onPrompt?.(prompt);
       return generation;
     } catch (error) {
-      const code = signal.aborted ? CANCELLED : toApiError(error).code;
-      if (measured) endModelCall(measured, { now: clock(), error: code });
+      const fault = signal.aborted ? CANCELLED : toApiError(error);
+      if (measured) endModelCall(measured, { now: clock(), error: fault });
       throw error;
     } finally {
       if (call) call.replica = replica?.();

@@ -1,4 +1,5 @@
 import { Exporter } from "@responses-edge/otlp";
+import { internalError } from "@responses-edge/responses-api/errors";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loadConfig, type Variables } from "../../../src/config/index.ts";
 import { type Observation, type Telemetry, telemetryOf } from "../../../src/telemetry/telemetry.ts";
@@ -209,7 +210,7 @@ describe("telemetry", () => {
     const logged = vi.spyOn(console, "log").mockImplementation(() => {});
     const observation = observe(start({ TELEMETRY_LOG: "all" }));
     observation.answered(200);
-    observation.answered(500, "server_error");
+    observation.answered(500, internalError());
     expect(logged).toHaveBeenCalledTimes(1);
     expect(exports).toEqual([]);
   });

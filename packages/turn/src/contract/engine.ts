@@ -289,6 +289,8 @@ export interface ServerAttempt {
   status: number | undefined;
   /** The code of the fault. */
   fault: string | undefined;
+  /** The server's own text of a fault, for the operator. */
+  text: string | undefined;
   /** When it was sent, and when its headers or the fault came. Unix milliseconds. */
   sentAt: number;
   answeredAt: number;

@@ -1,6 +1,7 @@
 import { newSpanId, type Trace, traceparent } from "@responses-edge/otlp";
+import type { ApiError } from "@responses-edge/responses-api/errors";
 import type { Usage } from "@responses-edge/responses-api/response";
-import type { Model } from "./engine.ts";
+import type { Model, ServerAttempt } from "./engine.ts";
 import type { PendingCall, ToolOutcome } from "./tool-session.ts";
 
 /**
@@ -29,6 +30,10 @@ export interface Measurements {
   queuedMs: number | undefined;
   /** How often a model call was repeated at another server because one could not answer. */
   failovers: number;
+  /** HTTP requests to model servers for an answer. */
+  attempts: number;
+  /** The last text of a model server about a fault of its own. It is the server's, and bounded (`ApiError`). */
+  upstreamError: string | undefined;
   /** The time until the request had the conversation to which it adds, or was refused: other turns may have it before. */
   conversation: { begunAt: number; endedAt: number } | undefined;
   /** Rows written to store the turn. */
@@ -69,6 +74,8 @@ export interface ModelCall {
   endedAt: number | undefined;
   /** The model server that was asked. */
   replica: string | undefined;
+  /** HTTP requests for its answer, also to other servers that could not give it. */
+  attempts: number;
   tokens: Tokens | undefined;
   finishReason: string | undefined;
   /** The code of the error that it ended with. */
@@ -105,6 +112,8 @@ export function newMeasurements(trace?: Trace): Measurements {
     cuts: [],
     queuedMs: undefined,
     failovers: 0,
+    attempts: 0,
+    upstreamError: undefined,
     conversation: undefined,
     rowsWritten: 0,
     end: undefined,
@@ -140,6 +149,7 @@ export function beginModelCall(
     firstChunkAt: undefined,
     endedAt: undefined,
     replica: undefined,
+    attempts: 0,
     tokens: undefined,
     finishReason: undefined,
     error: undefined,
@@ -150,16 +160,26 @@ export function beginModelCall(
   return call;
 }
 
-/** Notes the end of the model call in progress, if there is one. */
+/** Notes a request to a model server for an answer, which belongs to the model call in progress, if there is one. */
+export function noteAttempt(measured: Measurements, { text }: Pick<ServerAttempt, "text">): void {
+  measured.attempts += 1;
+  measured.upstreamError = text ?? measured.upstreamError;
+  const call = measured.modelCalls.at(-1);
+  if (call && call.endedAt === undefined) call.attempts += 1;
+}
+
+/** Notes the end of the model call in progress, if there is one. `error`: what ended it, or a code for that. */
 export function endModelCall(
-  { modelCalls }: Measurements,
-  { now, error, tokens }: { now: number; error?: string; tokens?: Tokens | undefined },
+  measured: Measurements,
+  { now, error, tokens }: { now: number; error?: ApiError | string; tokens?: Tokens | undefined },
 ): void {
-  const call = modelCalls.at(-1);
+  const call = measured.modelCalls.at(-1);
   if (!call || call.endedAt !== undefined) return;
+  const isFault = typeof error === "object";
   call.endedAt = now;
-  call.error = error;
+  call.error = isFault ? error.code : error;
   call.tokens = tokens;
+  if (isFault) measured.upstreamError = error.upstream ?? measured.upstreamError;
 }
 
 /** Notes the beginning of a tool call, or of listing an MCP server's tools, which has no item and is not counted. */
