@@ -1,16 +1,17 @@
 /**
  * `npm run reference`: writes the pages of docs/reference/ from the declarations of endpoints, of a create's fields and of variables, and
- * the table of docs/model-servers.md from those of kinds of servers.
+ * the table of docs/model-servers.md from those of kinds of servers. It also writes the types of the console.
  * With `--check` it writes nothing, names the pages that differ from their declarations, and ends with 1.
  */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { registerHooks } from "node:module";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { requestFields, vllmFields } from "@responses-edge/responses-api/create-fields";
 import { z } from "zod";
 import { configSchema } from "../cli/configuration/config-schema.ts";
 import { SERVE_SECTIONS } from "../cli/configuration/serve-settings.ts";
 import { root } from "../cli/serve/installation.ts";
+import { apiTypes } from "../packages/console/generate-types.ts";
 import { SECTIONS } from "../src/config/index.ts";
 import { OPERATORS_FIELDS } from "../src/config/models.ts";
 import type { Section } from "../src/config/variable.ts";
@@ -204,27 +205,35 @@ const { GROUPS } = await importWorkerModule<{ GROUPS: Record<string, string> }>(
 const { componentSchemas } = await importWorkerModule<{ componentSchemas(): Record<string, JsonSchema> }>(
   "src/http/openapi/components.ts",
 );
-const { RequestFields = {} } = componentSchemas();
+const schemas = componentSchemas();
+
 /** A page with its table written again, between two marks. */
 function withTable(text: string, rows: string): string {
   return text.replace(/(?<=<!-- `npm run reference`[^>]*-->\n\n)[\s\S]*?(?=\n\n<!-- end -->)/, () => rows);
 }
 
-const docs = join(root, "docs");
-const current = (name: string) => readFileSync(join(docs, name), "utf8");
+function current(path: string): string {
+  const file = join(root, path);
+  return existsSync(file) ? readFileSync(file, "utf8") : "";
+}
+
+/** By their paths. */
 const pages = {
-  "reference/configuration.md": configurationPage(),
-  "reference/endpoints.md": endpointsPage(endpoints, GROUPS),
-  "reference/config.schema.json": `${JSON.stringify(configSchema(), null, 2)}\n`,
-  "reference/fields.md": fieldsPage(RequestFields),
-  "model-servers.md": withTable(current("model-servers.md"), table(...modelServerTable())),
+  "docs/reference/configuration.md": configurationPage(),
+  "docs/reference/endpoints.md": endpointsPage(endpoints, GROUPS),
+  "docs/reference/config.schema.json": `${JSON.stringify(configSchema(), null, 2)}\n`,
+  "docs/reference/fields.md": fieldsPage(schemas.RequestFields ?? {}),
+  "docs/model-servers.md": withTable(current("docs/model-servers.md"), table(...modelServerTable())),
+  "packages/console/api-types.d.ts": await apiTypes(schemas),
 };
 
 if (process.argv.includes("--check")) {
-  const stale = Object.entries(pages).filter(([name, text]) => current(name) !== text);
-  for (const [name] of stale) console.error(`docs/${name} is not what its declarations say: npm run reference`);
+  const stale = Object.entries(pages).filter(([path, text]) => current(path) !== text);
+  for (const [path] of stale) console.error(`${path} is not what its declarations say: npm run reference`);
   process.exitCode = stale.length > 0 ? 1 : 0;
 } else {
-  mkdirSync(join(docs, "reference"), { recursive: true });
-  for (const [name, text] of Object.entries(pages)) writeFileSync(join(docs, name), text);
+  for (const [path, text] of Object.entries(pages)) {
+    mkdirSync(join(root, dirname(path)), { recursive: true });
+    writeFileSync(join(root, path), text);
+  }
 }

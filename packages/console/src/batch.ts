@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { Batch } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { ApiFault, callJson } from "./api.ts";
 import { actions, cardsTable, number } from "./cards-table.ts";
@@ -16,28 +17,7 @@ import { linkButton } from "./share.ts";
  * One batch: its progress, times, usage, faults and files.
  * Each time that it has is in a field of its own: `created_at`, `completed_at` and so on.
  */
-export interface Batch {
-  id: string;
-  endpoint: string;
-  input_file_id: string;
-  status: string;
-  created_at: number;
-  expires_at: number;
-  output_file_id?: string;
-  error_file_id?: string;
-  errors?: { data: { code: string; message: string; param: string | null; line: number | null }[] };
-  model?: string;
-  request_counts: { total: number; completed: number; failed: number };
-  usage: {
-    input_tokens: number;
-    input_tokens_details: { cached_tokens: number };
-    output_tokens: number;
-    output_tokens_details: { reasoning_tokens: number };
-    total_tokens: number;
-  };
-  metadata: Record<string, string> | null;
-  cancelling_at?: number;
-}
+export type { Batch };
 
 /** The time between two checks of batches that are in progress. Milliseconds. */
 export const EVERY_MS = 3_000;

@@ -1,26 +1,10 @@
 import { html, nothing } from "lit-html";
+import type { Decision } from "../api-types.d.ts";
 import { beginning, count } from "./format.ts";
 
 /** The answers of a decision, with the probability of each option. */
 
-/** In the API's form */
-export interface Answer {
-  type: "predicate" | "choice" | "score" | "refusal";
-  name: string | null;
-  /** of a predicate */
-  probability?: number;
-  choice?: string | boolean;
-  /** from 0, the lowest level */
-  score?: number;
-  probabilities?: { value: string | boolean | number; label?: string; probability: number }[];
-}
-
-export interface Decision {
-  model: string;
-  /** in the order of the questions */
-  answers: Answer[];
-  usage: { input_tokens: number; input_tokens_details: { cached_tokens: number }; output_tokens: number };
-}
+type Answer = Decision["answers"][number];
 
 const HEADING_LENGTH = 120;
 
@@ -60,30 +44,31 @@ function answerTemplate(answer: Answer, index: number, asked: string) {
   </section>`;
 }
 
-function resultTemplate({ type, probability = 0, choice, score = 0, probabilities = [] }: Answer) {
-  switch (type) {
+function resultTemplate(answer: Answer) {
+  switch (answer.type) {
     case "predicate":
-      return html`<span class="tag">${probability >= 0.5 ? "true" : "false"}</span>`;
+      return html`<span class="tag">${answer.probability >= 0.5 ? "true" : "false"}</span>`;
     case "choice":
-      return html`<span class="tag"><bdi>${String(choice)}</bdi></span>`;
+      return html`<span class="tag"><bdi>${String(answer.choice)}</bdi></span>`;
     case "score":
-      return html`<span class="tag">${score.toFixed(2)}</span> <span class="note">from 0 to ${probabilities.length - 1}</span>`;
+      return html`<span class="tag">${answer.score.toFixed(2)}</span> <span class="note">from 0 to ${answer.probabilities.length - 1}</span>`;
     case "refusal":
       return html`<span class="tag bad">refused</span> <span class="note">The model chose none of the options.</span>`;
   }
 }
 
 /** The options with their probabilities: of a scale in its order, else the most probable first. */
-function rowsOf({ type, probability = 0, probabilities = [] }: Answer): [option: string, probability: number][] {
-  if (type === "refusal") return [];
-  const rows: [option: string, probability: number][] =
-    type === "predicate"
+function rowsOf(answer: Answer): [option: string, probability: number][] {
+  if (answer.type === "refusal") return [];
+  if (answer.type === "score") return answer.probabilities.map(({ label, probability }) => [label, probability]);
+  const rows: [string, number][] =
+    answer.type === "predicate"
       ? [
-          ["true", probability],
-          ["false", 1 - probability],
+          ["true", answer.probability],
+          ["false", 1 - answer.probability],
         ]
-      : probabilities.map(({ label, value, probability: each }) => [label ?? String(value), each]);
-  return type === "score" ? rows : rows.toSorted(([, one], [, other]) => other - one);
+      : answer.probabilities.map(({ value, probability }) => [String(value), probability]);
+  return rows.toSorted(([, one], [, other]) => other - one);
 }
 
 function percent(probability: number) {

@@ -1,8 +1,8 @@
 import { html, nothing, render } from "lit-html";
 import { repeat } from "lit-html/directives/repeat.js";
+import type { Decision } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
-import type { Decision } from "./decision-answers.ts";
 import { decisionAnswers } from "./decision-answers.ts";
 import { faultNotice, messageWithField } from "./dialogs.ts";
 import { typedIn } from "./form-events.ts";

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { File as ApiFile } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { actions, cardsTable, number } from "./cards-table.ts";
@@ -11,14 +12,7 @@ import { saveFile } from "./save.ts";
 import { EXPIRIES, Uploads } from "./uploads.ts";
 
 /** The tenant's files: `/v1/files`. */
-export interface ApiFile {
-  id: string;
-  filename: string;
-  bytes: number;
-  purpose: string;
-  created_at: number;
-  expires_at?: number;
-}
+export type { ApiFile };
 
 const PURPOSES = ["assistants", "user_data", "vision", "batch", "fine-tune", "evals"];
 

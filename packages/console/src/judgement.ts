@@ -1,16 +1,12 @@
 import { html, nothing } from "lit-html";
+import type { Moderation } from "../api-types.d.ts";
 import type { ApiObject, Parsed } from "./json.ts";
 
 /**
  * A guard's judgement: whether it flags a text, and the score of each category.
  * In the API's form
  */
-export interface Judgement {
-  flagged: boolean;
-  categories: Record<string, boolean>;
-  category_scores: Record<string, number>;
-  category_applied_input_types: Record<string, string[]>;
-}
+export type Judgement = Moderation["results"][number];
 
 /** @param label of its scores, which no other judgement on the page has */
 export function judgementTemplate(judgement: Judgement, label: string = "Scores") {

@@ -1,5 +1,6 @@
 import { AUDIT_TYPES } from "@responses-edge/responses-api/platform/audit";
 import { html, nothing, render } from "lit-html";
+import type { AuditLog } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 import { cardsTable } from "./cards-table.ts";
 import { faultNotice, messageOf } from "./dialogs.ts";
@@ -12,13 +13,7 @@ import type { Section } from "./view.ts";
  * The action's object is in the field with the action's name: `{ type: "api_key.created",
  * "api_key.created": { id } }`
  */
-export interface Row {
-  id: string;
-  type: string;
-  effective_at: number;
-  actor: { api_key: { id: string } } | { session: { user: { id: string } } };
-  project: { id: string };
-}
+type Row = AuditLog["data"][number];
 
 const PAGE_LENGTH = 50;
 

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { Configuration as ApiConfiguration } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import type { KindName as KindNameOfConfigurationForms } from "./configuration-forms.ts";
@@ -13,11 +14,8 @@ import { yamlOf } from "./yaml.ts";
 /**
  * The effective model servers, routes and prices, and the changes that administrators make: `/v1/admin/configuration`.
  */
-export interface Configuration {
-  version: number;
-  /** in the form of the configuration's file */
+interface Configuration extends ApiConfiguration {
   values: Record<string, ApiObject | undefined>;
-  sources: Record<string, string[]>;
   overrides: Record<string, ApiObject | undefined>;
 }
 

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { ApiKey as Key } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { actions, cardsTable } from "./cards-table.ts";
@@ -10,18 +11,6 @@ import { ifMay, may } from "./rights.ts";
 import type { Section } from "./view.ts";
 
 /** Keys, and the limits of keys and tenants: `/v1/admin/keys`, `/v1/admin/tenants`. */
-export interface Key {
-  id: string;
-  tenant: string;
-  name: string;
-  redacted_value: string;
-  created_at: number;
-  expires_at: number | null;
-  disabled: boolean;
-  limits: Limits | null;
-  /** only of a key that was created just now */
-  value?: string;
-}
 
 const PAGE_LENGTH = 50;
 

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { Run } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { actions, cardsTable, number } from "./cards-table.ts";
@@ -9,18 +10,6 @@ import { ifMay } from "./rights.ts";
 import type { Section } from "./view.ts";
 
 /** Background runs that have not ended: `GET /v1/admin/runs`. */
-export interface Run {
-  id: string;
-  tenant: string;
-  status: string;
-  model: string | null;
-  created_at: number | null;
-  background: boolean | null;
-  /** true for a turn whose client is connected */
-  foreground?: boolean;
-  server: string | null;
-  events: number | null;
-}
 
 const EVERY_MS = 5_000;
 

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { UpstreamHealth as Health } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 import { cardsTable, number } from "./cards-table.ts";
 import { confirmed, faultNotice, messageOf } from "./dialogs.ts";
@@ -14,28 +15,8 @@ const EVERY_MS = 15_000;
 /** Model names that are shown of one server. */
 const MAX_MODELS = 20;
 
-export interface Server {
-  /** only if there are several */
-  name?: string;
-  status: "ok" | "failing" | "unreachable";
-  latency_ms: number;
-  models?: string[];
-  error?: { code: string; message: string };
-  down_since: string | null;
-  separates_tenants: boolean | null;
-  /** the kind of server */
-  dialect?: string | null;
-  draining?: boolean;
-  weight?: number;
-  ejected?: boolean;
-  board?: { down: boolean; load: number | null };
-}
-
-export type Health = Omit<Server, "status"> & {
-  status: string;
-  servers?: Server[];
-  recovery: { background_ms: number; foreground_ms: number };
-};
+type OneOfSeveral = NonNullable<Health["servers"]>[number];
+type Server = Pick<OneOfSeveral, "status" | "latency_ms" | "down_since" | "separates_tenants"> & Partial<OneOfSeveral>;
 
 export function serversSection(element: HTMLElement): Section {
   let health: Health | undefined;

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { VectorStoreSearchResults } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { faultNotice, messageOf, messageWithField } from "./dialogs.ts";
@@ -10,19 +11,8 @@ import { pagesTag, passageText } from "./passage.ts";
  * Searches a vector store and shows why each chunk was found: `POST /v1/vector_stores/{id}/search` with `include:
  * ["explanation"]`.
  */
-export interface Found {
-  file_id: string;
-  filename: string;
-  score: number;
-  attributes: Record<string, string | number | boolean> | null;
-  content: { text: string }[];
-  explanation: {
-    fusion_score: number;
-    page: number | null;
-    last_page: number | null;
-    queries: { embedding_rank: number | null; text_rank: number | null; words: string[] }[];
-  };
-}
+type Result = VectorStoreSearchResults["data"][number];
+export type Found = Result & { explanation: NonNullable<Result["explanation"]> };
 
 const FILTER_EXAMPLE = `{ "type": "and", "filters": [
   { "type": "eq", "key": "language", "value": "en" },

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { VectorStoreFile as StoreFile } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { actions, cardsTable } from "./cards-table.ts";
@@ -15,14 +16,6 @@ import { countsInWords, deleteStore, EVERY_MS, nameOf } from "./stores-list.ts";
 import { Uploads } from "./uploads.ts";
 
 /** A vector store: its files, the progress of their indexing, and a search. */
-export interface StoreFile {
-  id: string;
-  status: string;
-  last_error: { code: string; message: string } | null;
-  usage_bytes: number;
-  created_at: number;
-  attributes: Record<string, string | number | boolean> | null;
-}
 
 /** A store does not list its files' names. This is the number of names loaded at once. */
 const NAMES_AT_ONCE = 6;

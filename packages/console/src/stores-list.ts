@@ -1,4 +1,5 @@
 import { html, render } from "lit-html";
+import type { VectorStore } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { actions, cardsTable, number } from "./cards-table.ts";
@@ -10,18 +11,7 @@ import { PagedList } from "./paged-list.ts";
 import { Refresher } from "./refresher.ts";
 
 /** The tenant's vector stores: `/v1/vector_stores`. */
-export interface Store {
-  id: string;
-  name: string;
-  status: string;
-  usage_bytes: number;
-  created_at: number;
-  expires_at: number | null;
-  expires_after?: { days: number };
-  file_counts: { in_progress: number; completed: number; failed: number; cancelled: number; total: number };
-  embedding_model: string | null;
-  embedding_dimensions: number | null;
-}
+export type Store = VectorStore;
 
 /** The time between two checks of stores that are being indexed. Milliseconds. */
 export const EVERY_MS = 2_000;

@@ -1,18 +1,9 @@
 import { html } from "lit-html";
+import type { WebhookEndpoint } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 
 /** The fields of a webhook endpoint, as a form. */
-export interface Endpoint {
-  id: string;
-  name: string;
-  url: string;
-  event_types: string[];
-  created_at: number;
-  updated_at: number;
-  signing_secret_hint: string;
-  /** only of an endpoint that was made, or whose secret was rotated, just now */
-  signing_secret?: string;
-}
+export type Endpoint = WebhookEndpoint;
 
 export const PATH = "/v1/webhook_endpoints";
 

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { WebhookDeliveryList } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { cardsTable, number } from "./cards-table.ts";
@@ -13,15 +14,7 @@ import type { Endpoint } from "./webhook-form.ts";
 import { endpointFields, endpointIn, loadEventTypes, PATH } from "./webhook-form.ts";
 
 /** One webhook endpoint: a sample, its secret, and its deliveries. */
-export interface Delivery {
-  id: string;
-  event: { id: string; type: string; created_at: number; data: { id: string } };
-  status: "pending" | "delivered" | "failed";
-  attempts: number;
-  status_code: number | null;
-  next_attempt_at: number | null;
-  last_attempt_at: number | null;
-}
+type Delivery = WebhookDeliveryList["data"][number];
 
 /** The time between two checks of deliveries that wait. Milliseconds. */
 const EVERY_MS = 5_000;
