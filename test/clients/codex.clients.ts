@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { connectSamples } from "../../packages/console/src/connect-samples.ts";
 import type { Engine } from "../vllm/model-server.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { Codex, type CodexRun } from "./codex.ts";
@@ -103,6 +104,15 @@ const prompts = () =>
   vllm.simulator.requests.filter(({ path }) => path.endsWith("completions")).map(({ body }) => JSON.stringify(body));
 
 const PATCH = "*** Begin Patch\n*** Add File: greeting.txt\n+Hello, *world*!\n*** End Patch";
+
+it("answers with the settings that the console gives", async () => {
+  const samples = connectSamples({ baseUrl: `${proxy.url}/v1`, model: "tiny-qwen3" });
+  const config = samples.find(({ id }) => id === "codex")?.files[0]?.text ?? expect.fail();
+  codex = new Codex(binary, config, { OPENAI_API_KEY: "any" });
+  const run = await codex.exec("Hello!");
+  expectCompleted(run);
+  expect(run.answer.trim()).toBe("You said: Hello!");
+});
 
 describe.each<[engine: Engine, model: string]>([
   ["chat", "tiny-qwen3"],

@@ -18,9 +18,11 @@ export class Codex {
   readonly workspace: string;
   readonly #home: string;
   readonly #binary: string;
+  readonly #variables: Record<string, string>;
 
-  constructor(binary: string, config: string) {
+  constructor(binary: string, config: string, variables: Record<string, string> = {}) {
     this.#binary = binary;
+    this.#variables = variables;
     const folder = mkdtempSync(join(tmpdir(), "codex-"));
     this.#home = join(folder, "home");
     this.workspace = join(folder, "workspace");
@@ -35,7 +37,7 @@ export class Codex {
     const options = ["--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"];
     const child = spawn(this.#binary, [...all, ...options, "--output-last-message", answer, ...args.slice(-1)], {
       cwd: this.workspace,
-      env: { ...process.env, CODEX_HOME: this.#home },
+      env: { ...process.env, ...this.#variables, CODEX_HOME: this.#home },
       stdio: ["ignore", "pipe", "pipe"],
     });
     let output = "";

@@ -22,6 +22,14 @@ export async function installedCodex(version: string): Promise<string> {
   return binary;
 }
 
+/** The clients of PyPI that are tested in one environment. */
+export const PYTHON_PACKAGES = [
+  "openai==3.54.0",
+  "openai-agents==0.24.0",
+  "langchain-openai==1.7.3",
+  "websockets==16.1.1",
+];
+
 /** A Python with these packages of PyPI, such as `openai==3.54.0`. `PYTHON` names the one to begin with. */
 export async function installedPython(name: string, ...packages: string[]): Promise<string> {
   const folder = `${cache}${name}-${createHash("sha256").update(packages.join()).digest("hex").slice(0, 8)}`;
@@ -31,4 +39,14 @@ export async function installedPython(name: string, ...packages: string[]): Prom
     await run(python, ["-m", "pip", "install", "--quiet", ...packages]);
   }
   return python;
+}
+
+/** A folder whose `node_modules` has these packages of npm, such as `@langchain/openai@1.6.0`. */
+export async function installedPackages(name: string, ...packages: string[]): Promise<string> {
+  const folder = `${cache}${name}-${createHash("sha256").update(packages.join()).digest("hex").slice(0, 8)}`;
+  if (!existsSync(`${folder}/node_modules`)) {
+    mkdirSync(folder, { recursive: true });
+    await run("npm", ["install", "--no-save", "--prefix", folder, ...packages]);
+  }
+  return folder;
 }

@@ -14,11 +14,9 @@ import { ADMIN_KEY, makeKey } from "../e2e/key-support.ts";
 import { REPEATER, scripts, written } from "../e2e/tool-support.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { fetchAnew, freePort } from "../workerd/tools.ts";
-import { installedPython } from "./installed.ts";
+import { installedPython, PYTHON_PACKAGES } from "./installed.ts";
 
 /** The real Python clients in front of the gateway, as users install them. */
-
-const PACKAGES = ["openai==3.54.0", "openai-agents==0.24.0", "langchain-openai==1.7.3", "websockets==16.1.1"];
 
 /** It has an environment of its own, because it requires another version of openai's package. */
 const LLAMA_INDEX = ["llama-index-llms-openai==0.8.3"];
@@ -34,7 +32,7 @@ let variables: Record<string, string>;
 /** The address at which a script listens for webhooks. */
 let port: number;
 beforeAll(async () => {
-  python = await installedPython("python", ...PACKAGES);
+  python = await installedPython("python", ...PYTHON_PACKAGES);
   llamaIndex = await installedPython("llama-index", ...LLAMA_INDEX);
   vllm = await serveSimulator();
   port = await freePort();

@@ -1,9 +1,10 @@
-import { execFile, execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
+import { connectSamples } from "../../packages/console/src/connect-samples.ts";
 import { startGateway } from "../e2e/support.ts";
+import { FreshFolder } from "../samples.ts";
 import { commandLine, root } from "../workerd/tools.ts";
 
 const readme = readFileSync(join(root, "README.md"), "utf8");
@@ -20,17 +21,19 @@ describe("README", () => {
     const [, entry = ""] = /^ {2}(acme:\S+)$/m.exec(printed) ?? [];
     await using gateway = await disposable(startGateway(hasKeys ? { API_KEYS: entry } : {}));
     const [, sample = ""] = /```ts\n([\s\S]*?)```/.exec(readme) ?? [];
-    const folder = join(root, "node_modules/.cache/readme");
-    mkdirSync(folder, { recursive: true });
-    const sampleFile = join(folder, `sample-${hasKeys}.mjs`);
-    writeFileSync(sampleFile, sample.replace("http://localhost:8787", gateway.url));
-    const { EDGE_API_KEY: _, ...env } = process.env;
-    const run = promisify(execFile)(process.execPath, [sampleFile], {
-      env: hasKeys ? { ...env, EDGE_API_KEY: key } : env,
-    });
-    expect((await run).stdout).toBe("You said: Tell me a joke.\nYou said: Explain it.");
-    rmSync(sampleFile);
+    using folder = new FreshFolder();
+    folder.write("hello.mts", sample.replace("http://localhost:8787", gateway.url));
+    const { OPENAI_API_KEY: _, ...env } = process.env;
+    const said = await folder.run([process.execPath, "hello.mts"], hasKeys ? { ...env, OPENAI_API_KEY: key } : env);
+    expect(said).toBe("You said: Tell me a joke.\nYou said: Explain it.");
   });
+});
+
+it("docs/clients.md has the console's settings of each client, unchanged", () => {
+  const clients = readFileSync(join(root, "docs/clients.md"), "utf8");
+  const samples = connectSamples({ baseUrl: "http://localhost:8787/v1", model: "my-model" });
+  const texts = samples.filter(({ id }) => id !== "curl").flatMap(({ files }) => files.map(({ text }) => text));
+  expect(texts.filter((text) => !clients.includes(`\n${text}\`\`\``))).toEqual([]);
 });
 
 async function disposable<Closable extends { close(): Promise<void> }>(starting: Promise<Closable>) {
