@@ -165,7 +165,7 @@ export async function acceptCreate(
   }
   const address = name ? namedTurnAddress(name, place) : newTurnAddress(place.home, place.tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
-  if (identity.counted) scope.admit(await admit(caller, request, input, address, { kind: kindOf, makesTurn, prompts }));
+  scope.admit(await admit(caller, request, input, address, { kind: kindOf, makesTurn, prompts }));
   return {
     caller,
     request,

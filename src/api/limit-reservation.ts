@@ -15,7 +15,7 @@ import {
 } from "@responses-edge/usage-limits";
 import type { Identity } from "../contract/grants.ts";
 import { ROW_BYTES } from "../store/home/home-stored.ts";
-import { allowanceOf, type EndUserFields, endUserOf } from "../store/limits/allowances.ts";
+import { allowanceOf, countUsage, type EndUserFields, endUserOf } from "../store/limits/allowances.ts";
 import { fullShares } from "../store/limits/disk-share.ts";
 import { limitExceeded, rateHeaders } from "../store/limits/refusal.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/limits/run-quota.ts";
@@ -80,8 +80,8 @@ const EXPECTED_TOKENS = 1_024;
 const LEAST_COST = 0.001;
 
 /**
- * Admits a request whose caller's use is counted, for its prompt and its maximum output, which are estimated. `prompts`:
- * how often the model is asked. Rejects with the 429 of a limit, and with the 503 where limits cannot be checked: without
+ * Admits a request for its prompt and its maximum output, which are estimated. `prompts`: how often the model is asked. Of a caller
+ * without limits only the use is counted. Rejects with the 429 of a limit, and with the 503 where limits cannot be checked: without
  * them no request is admitted.
  */
 export async function admit(
@@ -102,6 +102,15 @@ export async function admit(
     const used = { input: lengthOf(items), cached: 0, output: most ?? reservedOutputTokens };
     return { tokens: used.input + used.output, cost: Math.max(costOf(model ?? "", used, prices), LEAST_COST) };
   };
+  const usageOf = (result: UsedTurn, items: readonly (InputItem | Item)[]) => {
+    // If the request named no model, this one answered.
+    const answered = model ?? (JSON.parse(result.closed.head) as { model?: string }).model ?? "unknown";
+    return usageOfTurn(result, { model: answered, estimatedInput: () => lengthOf(items) }, prices);
+  };
+  if (!identity.counted) {
+    // The home of a run counts it.
+    return { end: (result) => kind !== "run" && result && countUsage(caller, usageOf(result, input)) };
+  }
   if (kind === "run") {
     const need = { ...tokensOf(input), stored: storedBy(caller, request), estimatedInput: lengthOf(input) };
     return admitRun(caller, request, address, need);
@@ -118,11 +127,7 @@ export async function admit(
   return {
     expect: isReserved ? expect : undefined,
     end(result) {
-      if (!result) return reservation.end([]);
-      // If the request named no model, this one answered.
-      const answered = model ?? (JSON.parse(result.closed.head) as { model?: string }).model ?? "unknown";
-      const asked = { model: answered, estimatedInput: () => lengthOf(known) };
-      reservation.end(usageOfTurn(result, asked, prices));
+      reservation.end(result ? usageOf(result, known) : []);
     },
   };
 }
@@ -182,16 +187,17 @@ async function admitRun(
 
 /**
  * Admits a request to one of vLLM's own endpoints. `most` is the most that it will take, and `kind` the kind of usage;
- * `fields` name its end user. Undefined where nothing is counted. Throws as `admit` does.
+ * `fields` name its end user. Throws as `admit` does.
  */
 export async function admitPassed(
   caller: Caller,
   { model, kind, most }: { model: string; kind: UsageKind; most: () => TokenCount },
   fields: EndUserFields,
-): Promise<Admission<TokenCount> | undefined> {
+): Promise<Admission<TokenCount>> {
   const { identity, config, tell } = caller;
-  if (!identity.counted) return undefined;
   const costIn = (count: TokenCount) => costOf(model, count, config.keys.prices);
+  const usageOf = (used: TokenCount) => [{ kind, model, requests: 1, ...used, cost: costIn(used) }];
+  if (!identity.counted) return { end: (used) => used && countUsage(caller, usageOf(used)) };
   const amounts: Partial<Amounts> = { requests: 1, slots: 1 };
   if (limitsTokens(identity)) {
     const count = most();
@@ -200,7 +206,7 @@ export async function admitPassed(
   }
   const reservation = await taken(caller, amounts, fields);
   tell?.(rateHeaders(reservation.status));
-  return { end: (used) => reservation.end(used ? [{ kind, model, requests: 1, ...used, cost: costIn(used) }] : []) };
+  return { end: (used) => reservation.end(used ? usageOf(used) : []) };
 }
 
 function limitsTokens({ counted, endUser }: Identity): boolean {

@@ -4,12 +4,12 @@ import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-format
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
-import type { UsageKind } from "@responses-edge/usage-limits";
 import { tenantCacheSalt } from "../assembly/affinity.ts";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
 import type { PassthroughEndpoint } from "../config/index.ts";
 import type { EndUserFields } from "../store/limits/allowances.ts";
+import { PASSED_KINDS } from "../store/limits/ended-requests.ts";
 import { admitPassed } from "./limit-reservation.ts";
 import { loggedAnswer } from "./passed-content.ts";
 import { checkImageFields, imageConfigFor, imageModel, imagesIn, isOfImages } from "./passed-images.ts";
@@ -48,15 +48,6 @@ const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
   messages: ["max_tokens"],
   "audio/transcriptions": ["max_completion_tokens"],
   "audio/translations": ["max_completion_tokens"],
-};
-
-/** Endpoints whose kind of usage is not completions. */
-const KINDS: Partial<Record<PassthroughEndpoint, UsageKind>> = {
-  embeddings: "embeddings",
-  "audio/transcriptions": "audio_transcriptions",
-  "audio/translations": "audio_transcriptions",
-  "images/generations": "images",
-  "images/edits": "images",
 };
 
 /** Endpoints that vLLM has at its root. */
@@ -116,7 +107,7 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
     throw invalidRequest("stream", "Expected a boolean.", "invalid_type");
   }
   const isStream = body.stream === true;
-  const asked = isStream && caller.identity.counted && ASKED_FOR_USAGE.has(name) ? usageAsked(body) : undefined;
+  const asked = isStream && ASKED_FOR_USAGE.has(name) ? usageAsked(body) : undefined;
   const sent: JsonObject = { ...body, ...limits, ...(asked && { stream_options: asked.options }) };
   if (model !== undefined) sent.model = model;
   if (isOfImages(name)) sent.response_format = "b64_json";
@@ -229,7 +220,7 @@ export async function passForm(
   const cap = limit ?? identity.policy?.maxOutputTokens;
   if (cap !== undefined) form.set("max_completion_tokens", String(cap));
   const isStream = formFlag(form, "stream");
-  const hidesUsage = isStream && identity.counted !== undefined && !formFlag(form, "stream_include_usage");
+  const hidesUsage = isStream && !formFlag(form, "stream_include_usage");
   if (hidesUsage) {
     form.set("stream_include_usage", "true");
     form.delete("stream_continuous_usage_stats");
@@ -325,11 +316,10 @@ async function pass(
   const isAtRoot = AT_ROOT.has(name);
   const asked = {
     model: passed.model ?? "unknown",
-    kind: KINDS[name] ?? ("completions" as const),
+    kind: PASSED_KINDS[name] ?? ("completions" as const),
     most: takesNone ? () => NO_TOKENS : most,
   };
-  const admission = await admitPassed(caller, asked, endUser);
-  if (admission) scope.admit(admission);
+  scope.admit(await admitPassed(caller, asked, endUser));
   let answer: PassedAnswer;
   try {
     const path = isAtRoot ? `//${name}` : `/${name}`;
@@ -354,7 +344,7 @@ async function pass(
     observation?.know({ hasClientLeft: signal.aborted });
     over.resolve();
   };
-  if (!admission || !answer.body) {
+  if (!answer.body) {
     waitUntil(answer.ended.finally(() => end(NO_TOKENS)));
     return answer;
   }

@@ -75,7 +75,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: conversation !== undefined,
     ...(identity.policy && { policy: identity.policy }),
-    ...(identity.policy?.logsContent && { keyId: identity.keyId }),
+    keyId: identity.keyId,
     ...(owner !== undefined && { owner }),
   };
   const { reservation } = scope;

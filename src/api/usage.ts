@@ -42,6 +42,8 @@ const CONCURRENT_TENANTS = 16;
 export interface UsageSources {
   directories: Env["KEYS"];
   quotas: Env["QUOTAS"];
+  /** The tenants of the configuration's keys. */
+  configured: readonly string[];
 }
 
 /** One kind of usage: of one tenant, or of the tenants that the query names, or of all. Throws the 400s of `inBuckets`, and of a filter that the kind does not have. */
@@ -207,12 +209,13 @@ async function* ofEach<Answer>(
   }
 }
 
-/** The tenants that the query names, or all that have keys or limits. */
+/** The tenants that the query names, or all that have keys or limits, or have used something. */
 async function tenantsOf(
   projects: readonly string[] | undefined,
-  { directories }: UsageSources,
+  { directories, configured }: UsageSources,
 ): Promise<readonly string[]> {
-  const tenants = projects ?? (await directories.getByName().tenants("", MAX_TENANTS + 1));
+  const known = async () => [...configured, ...(await directories.getByName().tenants("", MAX_TENANTS + 1))];
+  const tenants = projects ?? [...new Set(await known())];
   if (tenants.length <= MAX_TENANTS) return tenants;
   throw tooMuch(`Name at most ${MAX_TENANTS} tenants in 'project_ids'.`);
 }

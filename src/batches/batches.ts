@@ -128,7 +128,7 @@ export class Batches extends OwnedObject {
     );
     this.#change(() => this.deaths.begin(loadConfig(this.env).batches.concurrency, (limit) => this.#first(limit)));
     await this.ctx.storage.sync();
-    const { analytics: dataset } = loadConfig(this.env).telemetry ?? {};
+    const { analytics: dataset } = loadConfig(this.env).telemetry;
     const analytics = dataset && new AnalyticsWriter(dataset);
     try {
       const under = new Map<string, Promise<void>>();

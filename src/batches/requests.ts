@@ -10,6 +10,7 @@ import { moderate } from "../api/moderations.ts";
 import { passJson } from "../api/passthrough.ts";
 import type { Caller } from "../api/transport.ts";
 import type { PassthroughEndpoint } from "../config/index.ts";
+import { countEnded } from "../store/limits/ended-requests.ts";
 import type { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import type { Tokens } from "./batch-table.ts";
@@ -84,12 +85,12 @@ export async function answerLine(
       const answer = await ask({ ...caller, observation }, url, body, name);
       // A response that was cut off is answered with its output so far.
       signal.throwIfAborted();
-      observation?.answered(200);
+      observation.answered(200);
       return { isOk: true, status: 200, body: answer };
     } catch (error) {
       const reason: unknown = signal.aborted ? signal.reason : error;
       const fault = toShownError(reason, { requestId, path: url, hasClientLeft: signal.aborted });
-      observation?.answered(fault.status, fault);
+      observation.answered(fault.status, fault);
       signal.throwIfAborted();
       const isAway = isOutage(fault);
       if (!isAway) tries += 1;
@@ -115,16 +116,18 @@ function retryAfterOf({ headers }: ApiError): number | undefined {
   return wait >= 0 ? wait : undefined;
 }
 
-/** Observes an attempt, if telemetry is on. */
+/** Observes an attempt. */
 function observe(
-  { config: { telemetry }, tenant, identity: { keyId }, waitUntil }: Caller,
+  caller: Caller,
   url: BatchEndpoint,
   requestId: string,
   analytics: AnalyticsWriter | undefined,
-): Observation | undefined {
-  if (!telemetry) return undefined;
-  const request = { requestId, transport: "batch", endpoint: `POST ${url}`, tenant, keyId } as const;
-  return telemetryOf(telemetry).observe(request, { waitUntil, isBrief: true, analytics });
+): Observation {
+  const { config, tenant, identity, waitUntil } = caller;
+  const request = { requestId, transport: "batch", endpoint: `POST ${url}`, tenant, keyId: identity.keyId } as const;
+  const observation = telemetryOf(config.telemetry).observe(request, { waitUntil, isBrief: true, analytics });
+  observation.reportTo((event) => countEnded(caller, event));
+  return observation;
 }
 
 /** The body of the answer, as JSON text. */

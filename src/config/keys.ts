@@ -41,11 +41,19 @@ function keyEntries<Rest>(expected: string, readRest: (text: string | undefined)
 /** The commands that make a key, in a checkout and of the package. */
 export const MAKES_KEYS = "`npm run create-key -- TENANT` or `responses-edge create-key TENANT`";
 
+/** The beginning of the ids of keys in `API_KEYS`. */
+export const CONFIGURED_KEY = "configured_";
+
+/** The id of a key in `API_KEYS`: it stays the same while the key does, whatever other keys there are. */
+function configuredId(sha256: Uint8Array): string {
+  return `${CONFIGURED_KEY}${Buffer.from(sha256).toString("hex").slice(0, 16)}`;
+}
+
 const apiKeys = keyEntries(
   `expected entries of the form tenant:sha256-in-hex, as ${MAKES_KEYS} prints them`,
   (behind) => (behind === undefined ? true : undefined),
 )
-  .transform((keys) => keys.map(({ name, sha256 }) => ({ tenant: name, sha256 })))
+  .transform((keys) => keys.map(({ name, sha256 }) => ({ id: configuredId(sha256), tenant: name, sha256 })))
   .default([]);
 
 /**

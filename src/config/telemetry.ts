@@ -132,7 +132,7 @@ export function telemetryMistakes({ servesMetrics, metricsToken }: TelemetryValu
   return [["PROMETHEUS_TOKEN", "needed by PROMETHEUS_METRICS, unless ALLOW_ANONYMOUS serves everybody"]];
 }
 
-/** The settings of telemetry; undefined if nothing is reported. */
+/** The settings of telemetry. */
 export function telemetryConfig(
   values: TelemetryValues,
   analytics: AnalyticsDataset | undefined,
@@ -141,9 +141,7 @@ export function telemetryConfig(
   const traces = otlpTarget(values, "traces", network);
   const metrics = otlpTarget(values, "metrics", network);
   const { logEvents, servesMetrics, metricsToken } = values;
-  const isWanted = logEvents !== "none" || analytics || traces || metrics || servesMetrics;
   const forwardsTraces = (values.propagators ?? (traces ? "tracecontext" : "none")) === "tracecontext";
-  if (!isWanted && !forwardsTraces) return undefined;
   const sampler = values.sampler.replace("parentbased_", "") as SamplerName;
   return {
     /** The wide events to log, and the share of those without an error. */
@@ -170,7 +168,7 @@ export function telemetryConfig(
       : undefined,
   };
 }
-export type TelemetryConfig = NonNullable<ReturnType<typeof telemetryConfig>>;
+export type TelemetryConfig = ReturnType<typeof telemetryConfig>;
 
 /** The resource in OpenTelemetry's conventions: `service.name` and others. */
 export function resourceOf({ resourceAttributes, serviceName }: TelemetryValues): Readonly<Record<string, string>> {

@@ -63,8 +63,6 @@ export const grants = z.strictObject({
   /** The share of a saturated model server, compared with other tenants, or with other keys of the tenant. */
   weight: z.number().min(MIN_WEIGHT).max(MAX_WEIGHT).nullish(),
   tier: z.string().regex(TIER, "Expected 1 to 64 letters, digits, '_' or '-'.").nullish(),
-  /** Usage is counted even without limits. */
-  track_usage: z.boolean().nullish(),
   /** The content of turns goes to the operator's sink (`CONTENT_LOG`). */
   log_content: z.boolean().nullish(),
   /** Homes that store something are noted, so that all of it can be exported and erased. */
@@ -157,14 +155,14 @@ function intersection<Name>(lists: readonly (readonly Name[] | null | undefined)
   return first?.filter((name) => rest.every((other) => other.includes(name)));
 }
 
-/** Tells whether grants have anything to count. */
+/** Tells whether grants have counted limits. */
 export function isCounted(given: Grants | null): boolean {
   if (!given) return false;
   const { requests_per_minute: requests, tokens_per_minute: tokens, max_concurrent_requests: slots } = given;
   const { reads_per_minute: reads, max_background_runs: runs, budget } = given;
   const limits = [requests, reads, tokens, slots, runs, budget?.tokens, budget?.usd];
-  const isCountedAtAll = given.track_usage === true || limitsStored(given) || endUserLimits(null, given) !== undefined;
-  return isCountedAtAll || limits.some((limit) => limit != null);
+  const limitsOthers = limitsStored(given) || endUserLimits(null, given) !== undefined;
+  return limitsOthers || limits.some((limit) => limit != null);
 }
 
 /** Tells whether a list of models has one, by its name or by a prefix. */
@@ -214,7 +212,7 @@ export interface Identity {
   keyId: string;
   /** Undefined if only the deployment's configuration restricts the caller. */
   policy: Policy | undefined;
-  /** Undefined if nothing is counted: such a caller costs no call. */
+  /** Undefined if nothing is limited: such a caller waits for no call. Its usage is counted all the same. */
   counted: CountedLimits | undefined;
   /** The limits of each end user; undefined if there are none. */
   endUser?: CountedLimits | undefined;
@@ -224,7 +222,6 @@ export interface Identity {
   diskShare?: number;
 }
 
-/** Key ids of callers that the directory does not know. */
-export const CONFIGURED_KEY = "configured";
+/** Key ids of callers that the directory does not know, beside those of `API_KEYS`. */
 export const JWT_KEY = "jwt";
 export const NO_KEY = "none";

@@ -28,7 +28,7 @@ export interface AppEnv {
     /** Set for requests that are counted. */
     counting: Counting | undefined;
     requestId: string;
-    /** Set where there is telemetry. */
+    /** Set for requests that are observed. */
     observation: Observation | undefined;
   };
 }

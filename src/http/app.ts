@@ -6,12 +6,14 @@ import { requestId } from "hono/request-id";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { shownError, shownHeaders, toShownError } from "../api/faults.ts";
 import { loadConfig } from "../config/index.ts";
+import { countEnded } from "../store/limits/ended-requests.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { type Telemetry, telemetryOf } from "../telemetry/telemetry.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv, Authenticated } from "./app-env.ts";
 import { refuseForeignPages, setAuthenticated } from "./auth.ts";
 import { discardBody } from "./body.ts";
+import { ownerOf } from "./caller.ts";
 import { consoleFiles, consolePage, wantsPage } from "./console.ts";
 import { routesOf } from "./endpoint.ts";
 import { endpoints } from "./endpoints.ts";
@@ -26,8 +28,7 @@ const staticPaths = new Set(endpoints.map(({ path }) => path).filter((path) => !
 const configuration = createMiddleware<AppEnv>(async (context, next) => {
   const config = loadConfig(context.env);
   context.set("config", config);
-  if (config.telemetry) await observed(context, next, telemetryOf(config.telemetry));
-  else await next();
+  await observed(context, next, telemetryOf(config.telemetry));
 });
 
 /** The same for endpoints about this server, which telemetry leaves out. */
@@ -118,6 +119,7 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
   const { path, method, routePath } = context.req;
   const { res, error } = context;
   const isStream = res.headers.get("content-type")?.startsWith("text/event-stream") === true;
+  if (asked) observation.reportTo((event) => countEnded(ownerOf(context, asked), event));
   observation.know({
     endpoint: `${METHODS.has(method) ? method : "_OTHER"} ${staticPaths.has(path) ? path : routePath}`,
     tenant: asked?.tenant,

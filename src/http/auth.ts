@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
 import { type Config, type JwtConfig, loadConfig } from "../config/index.ts";
-import { CONFIGURED_KEY, type Identity, JWT_KEY, NO_KEY } from "../contract/grants.ts";
+import { type Identity, JWT_KEY, NO_KEY } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
 import { keyCache, newIdentity } from "../store/deployment/keys/key-cache.ts";
@@ -73,12 +73,12 @@ function configured(key: string, sources: KeySources): Authenticated | Promise<A
   const { apiKeys, keys } = sources.config;
   if (apiKeys.length === 0 && keys.adminKeys.length === 0) return undefined;
   const digest = createHash("sha256").update(key).digest();
-  let tenant: string | undefined;
+  let found: Config["apiKeys"][number] | undefined;
   let admin: Admin | undefined;
-  for (const known of apiKeys) if (timingSafeEqual(digest, known.sha256)) tenant = known.tenant;
+  for (const known of apiKeys) if (timingSafeEqual(digest, known.sha256)) found = known;
   for (const known of keys.adminKeys) if (timingSafeEqual(digest, known.sha256)) admin = known;
   if (admin) return { admin, actor: admin.name };
-  return tenant === undefined ? undefined : tenantIdentity(tenant, CONFIGURED_KEY, sources);
+  return found && tenantIdentity(found.tenant, found.id, sources);
 }
 
 /**
@@ -157,7 +157,7 @@ export async function setAuthenticated(context: Context<AppEnv>): Promise<void> 
  * this server may read them.
  */
 export function checkMetricsToken(header: string | undefined, { telemetry, allowAnonymous, wantsKeys }: Config): void {
-  if (!telemetry?.prometheus) return;
+  if (!telemetry.prometheus) return;
   const expected = telemetry.prometheus.tokenSha256;
   if (!expected && allowAnonymous && !wantsKeys) return;
   const token = /^Bearer +(\S+)$/i.exec(header ?? "")?.[1] ?? "";

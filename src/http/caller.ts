@@ -7,6 +7,7 @@ import type { Caller } from "../api/transport.ts";
 import { hearReport } from "../assembly/model-server.ts";
 import type { Role } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
+import type { UseOwner } from "../store/limits/allowances.ts";
 import { unknownUrl } from "./answers.ts";
 import type { Admin, AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
@@ -51,6 +52,12 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     },
     note: config.hasAdminApi ? noteOf(context, identity) : undefined,
   });
+}
+
+/** The owner of the usage of requests. */
+export function ownerOf(context: Context<AppEnv>, identity: Identity): UseOwner {
+  const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
+  return { identity, quotas: context.env.QUOTAS, waitUntil };
 }
 
 /** The client's end of a connection, as plain workerd tells it; undefined on Cloudflare. */

@@ -3,6 +3,7 @@ import { SseStream } from "@responses-edge/bounded-io/event-stream/sse-stream";
 import { followedRuns } from "../api/run-events.ts";
 import { configure, type TextVariables } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
+import { reportUsage } from "../store/limits/allowances.ts";
 import { turnsBesideClients } from "../store/limits/permits.ts";
 import { noteDamaged, takeSuspects } from "../store/objects/damage.ts";
 import { closeObjects, takeOver } from "../store/objects/hand-over.ts";
@@ -10,6 +11,7 @@ import { withObjects } from "../store/objects/objects.ts";
 import type { Carried } from "../store/objects/owned-object.ts";
 import { setOwnership, streamsHeld } from "../store/objects/ownership.ts";
 import {
+  clientsAreToLeave,
   type DiskState,
   noteDisk,
   type ProcessMeasures,
@@ -20,6 +22,9 @@ import {
 /** How long after `/retire` clients are told to leave: workerd has stopped accepting connections by then. Milliseconds. */
 const RETIRING_MS = 200;
 
+/** How long an answer waits for the usage to be reported. Milliseconds. */
+const REPORTING_MS = 1_000;
+
 /**
  * Answers the launcher of a self-hosted process, on a socket of its own (`cli/serve/launcher-socket.ts`). No other deployment
  * exposes it. Every answer gives the number of foreground turns, and of streams whose header has been sent.
@@ -29,8 +34,11 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
     processState.hasLauncher = true;
     const body = request.method === "POST" ? await request.json<unknown>() : undefined;
     const more = await this.#run(new URL(request.url).pathname, body);
+    const turns = turnsBesideClients();
+    // What the turns before have used must be reported before the process may be ended.
+    if (clientsAreToLeave()) await Promise.race([reportUsage(), scheduler.wait(REPORTING_MS)]);
     return Response.json({
-      turns: turnsBesideClients(),
+      turns,
       streams: SseStream.open + followedRuns() - streamsHeld(),
       ...more,
     });

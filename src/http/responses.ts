@@ -23,12 +23,13 @@ import { loadConfig } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
 import type { ConnectionOptions } from "../socket/connection.ts";
 import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
+import { countEnded } from "../store/limits/ended-requests.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { itemList, jsonText } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authenticate } from "./auth.ts";
-import { CODEX_TURN_STATE, callerOf, callWithBody, codexTurnState, identityOf } from "./caller.ts";
+import { CODEX_TURN_STATE, callerOf, callWithBody, codexTurnState, identityOf, ownerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
 
@@ -134,15 +135,17 @@ export const responses = [
       const { tenant } = identityOf(context);
       const { headers } = context.req.raw;
       const turnState = codexTurnState(headers);
-      const telemetry = config.telemetry && telemetryOf(config.telemetry);
+      const telemetry = telemetryOf(config.telemetry);
       // The connection is one invocation, whose data points share one limit.
-      const analytics = telemetry?.config.analytics && new AnalyticsWriter(telemetry.config.analytics);
+      const analytics = telemetry.config.analytics && new AnalyticsWriter(telemetry.config.analytics);
       const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
-      const observeCreate = ({ keyId }: Identity) =>
-        telemetry?.observe(
-          { requestId, transport: "websocket", endpoint: "response.create", tenant, keyId, headers },
-          { waitUntil, isBrief: false, analytics },
-        );
+      const observeCreate = (identity: Identity) => {
+        const { keyId } = identity;
+        const request = { requestId, transport: "websocket", endpoint: "response.create", tenant, keyId, headers } as const;
+        const observation = telemetry.observe(request, { waitUntil, isBrief: false, analytics });
+        observation.reportTo((event) => countEnded(ownerOf(context, identity), event));
+        return observation;
+      };
       const options: ConnectionOptions = {
         tenant,
         config,

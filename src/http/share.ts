@@ -26,7 +26,7 @@ export class Share extends WorkerEntrypoint<RawEnv> {
 
   metrics() {
     const config = loadConfig(withObjects(this.env));
-    const totals = config.telemetry && telemetryOf(config.telemetry).totals;
+    const { totals } = telemetryOf(config.telemetry);
     return totals && ownMetrics(config, this.env, totals);
   }
 

@@ -79,10 +79,10 @@ export const metrics = [
       openedBy: "PROMETHEUS_METRICS",
       answers: { 200: { "text/plain": "Metrics" } },
     },
-    isOpen: ({ telemetry }) => telemetry !== undefined && telemetryOf(telemetry).totals !== undefined,
+    isOpen: ({ telemetry }) => telemetry.prometheus !== undefined,
     handle: async (context) => {
       const config = context.get("config");
-      const totals = config.telemetry && telemetryOf(config.telemetry).totals;
+      const { totals } = telemetryOf(config.telemetry);
       if (!totals) throw unknownUrl(context);
       const { meter, gauges } = await allMetrics(config, context.env, totals);
       const isGzipped = /\bgzip\b/.test(context.req.header("accept-encoding") ?? "");

@@ -29,7 +29,6 @@ const usageOf = (kind: UsageKind) => {
   return endpoint(`GET /v1/organization/usage/${path}`, {
     summary: `${ABOUT[kind]}: a tenant's own, or with a root key all: \`start_time\`, \`end_time\`, \`bucket_width\` \`1h\`\\|\`1d\`, \`group_by\` ${groups.map((group) => `\`${group}\``).join("\\|")}, \`project_ids\`, \`api_key_ids\`, \`models\`, \`limit\`, \`page\``,
     operation: operation(kind === "completions" ? "readUsage" : `read${USAGE_PAGES[kind].replace(/Page$/, "")}`, {
-      openedBy: "ADMIN_KEY",
       answers: ok(USAGE_PAGES[kind]),
     }),
     query: usageQuery(groups),
@@ -43,7 +42,7 @@ export const usage = [
   endpoint("GET /v1/organization/costs", {
     summary:
       "the cost of usage by `MODEL_PRICES`, by the day: a tenant's own, or with a root key all: `start_time`, `end_time`, `group_by` `project_id`\\|`api_key_id`\\|`line_item` (a model, or a tool), `project_ids`, `api_key_ids`, `line_items`, `limit`, `page`",
-    operation: operation("readCosts", { openedBy: "ADMIN_KEY", answers: ok("CostsPage") }),
+    operation: operation("readCosts", { answers: ok("CostsPage") }),
     query: costsQuery,
     handle: async (context, query) => context.json(await readCosts(readableTenant(context), query, sources(context))),
   }),
@@ -58,11 +57,12 @@ export const usage = [
   }),
 ];
 
-function operation(id: string, fields: Pick<Operation, "answers" | "openedBy">): Operation {
+function operation(id: string, fields: Pick<Operation, "answers">): Operation {
   return { id, group: "Administration", access: "tenant or root", counted: "read", ...fields };
 }
 
 function sources(context: Context<AppEnv>) {
   const { KEYS: directories, QUOTAS: quotas } = context.env;
-  return { directories, quotas };
+  const configured = context.get("config").apiKeys.map(({ tenant }) => tenant);
+  return { directories, quotas, configured };
 }

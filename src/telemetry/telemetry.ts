@@ -161,6 +161,8 @@ export class Observation {
   /** The answer continues after its headers: its outcome is not known yet. */
   #isOpen = false;
   #isTold = false;
+  #beginsRun = false;
+  #report: ((event: WideEvent) => void) | undefined;
 
   constructor(telemetry: Telemetry, request: ObservedRequest, trace: Trace | undefined, host: ObservationHost) {
     const { requestId, transport, endpoint = "", tenant, keyId, begunAt = Date.now() } = request;
@@ -174,8 +176,17 @@ export class Observation {
     };
   }
 
+  /**
+   * Has the event of the request reported to its caller's usage, too. A request that begins a run is left out if it succeeds: the run
+   * has an event of its own.
+   */
+  reportTo(report: (event: WideEvent) => void): void {
+    this.#report = report;
+  }
+
   /** The trace that is stored with a run which this request begins. The run's own span lies below this request's. */
   runTrace(newSpan: () => string): KeptTrace | undefined {
+    this.#beginsRun = true;
     const { trace } = this.measured;
     if (!trace) return undefined;
     const { traceId, isSampled, isKept, state, span } = trace;
@@ -227,6 +238,7 @@ export class Observation {
     const analytics = this.#host.analytics ?? (dataset && new AnalyticsWriter(dataset));
     this.#telemetry.tell({ event, measured: this.measured, begunAt: facts.begunAt, endedAt }, analytics);
     this.#telemetry.flush(this.#host);
+    if (!this.#beginsRun || event.error !== undefined) this.#report?.(event);
   }
 }
 

@@ -129,7 +129,7 @@ it("gives openai-python a key's usage of each kind", async () => {
     [Symbol.asyncDispose]: started.close,
   }));
   const admin = { url: counting.url, fetch: conformantFetch(fetchAnew) };
-  const { value } = await makeKey(admin, "used", { track_usage: true });
+  const { value } = await makeKey(admin, "used", {});
   expect(await run("usage.py", ["simulator", IMAGE_SERVER_MODEL, value], python, counting)).toEqual({
     completions: 1,
     images: 1,

@@ -175,7 +175,7 @@ it("forms change the configuration: a server, a route and a price apply at once,
 
 /** Makes a key and uses it until the usage is counted. */
 async function usedKey(): Promise<MadeKey> {
-  const key = await makeKey(rig.gateway, newTenant(), { track_usage: true });
+  const key = await makeKey(rig.gateway, newTenant(), {});
   expect((await create(rig.gateway, key, { input: "Hello there" })).status).toBe(200);
   await eventually(() => usageOf(rig.gateway, key));
   return key;
@@ -224,7 +224,7 @@ it("usage of each kind is shown, and costs by the day", async () => {
 });
 
 it("usage of vector stores has their present size and the earlier ones", async () => {
-  const key = await makeKey(rig.gateway, newTenant(), { track_usage: true });
+  const key = await makeKey(rig.gateway, newTenant(), {});
   const client = rig.gateway.client({ apiKey: key.value });
   const file = await client.files.create({ file: new File(["Owls hoot."], "owls.txt"), purpose: "assistants" });
   const { id } = await client.vectorStores.create({});

@@ -126,7 +126,7 @@ export async function sampleOperations(rig: ConsoleRig): Promise<void> {
   const { data } = await ask<{ data: object[] }>(gateway, "GET", "/v1/admin/keys");
   if (data.length > 0) return;
   for (const { tenant, name, limits, share } of TENANTS) {
-    const key = await makeKey(gateway, tenant, { ...limits, track_usage: true }, { name });
+    const key = await makeKey(gateway, tenant, { ...limits }, { name });
     await create(gateway, key);
     await create(gateway, key, { model: "simulator?words=400&fault=stall:120", background: true });
     await eventually(() => usageOf(gateway, key));

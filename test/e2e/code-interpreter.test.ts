@@ -89,7 +89,7 @@ const withPython = COMPLETE ? describe : describe.skip;
 
 withPython("the usage of programs", () => {
   it("is a session for each turn that has used it, and costs the price in MODEL_PRICES", async () => {
-    const key = await makeKey(gateway, newTenant(), { track_usage: true });
+    const key = await makeKey(gateway, newTenant(), {});
     for (const input of ["Use python: `print(1)`", "Hello!"]) await create({ input }, key.value);
     await eventually(async () => (await usageOf(gateway, key))?.num_model_requests === 2);
     expect(await usageOf(gateway, key, "code_interpreter_sessions")).toMatchObject({ num_sessions: 1, cost_usd: 0.03 });

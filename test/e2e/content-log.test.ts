@@ -134,7 +134,7 @@ const REQUESTS: Record<string, [path: string, body: (said: string) => object, ou
 it.each(Object.entries(REQUESTS))(
   "has the contents of %s; the log has its model and tokens",
   async (name, [path, body, output]) => {
-    const key = await agreed({ track_usage: true });
+    const key = await agreed({});
     const said = unique(name);
     const answer = await call(gateway, "POST", path, { model: "simulator", ...body(said) }, key.value);
     expect(answer.status, await answer.text()).toBe(200);

@@ -379,8 +379,7 @@ describe("the image servers' own routes", () => {
   });
 
   it("count their images, as the tool does", async () => {
-    const limits = { track_usage: true };
-    const { value, id } = await makeKey(gateway, "counted", limits);
+    const { value, id } = await makeKey(gateway, "counted");
     const counted = gateway.client({ apiKey: value });
     await counted.images.generate({ prompt: "a red circle", n: 2 });
     await counted.responses.create({ ...calls({ prompt: "x" }, { prompt: "y" }), tools: [tool()] });

@@ -334,7 +334,7 @@ describe("a budget", () => {
   });
 
   it("counts the output until a client's disconnection", async () => {
-    const key = await limited({ track_usage: true });
+    const key = await limited({});
     const client = gateway.client({ apiKey: key.value });
     const stream = await client.responses.create({
       model: "simulator?tps=200&words=100000",
@@ -380,10 +380,10 @@ describe("usage", () => {
   it("is the tenant's own for its key, by key and model, and every tenant's for a root key", async () => {
     const tenant = newTenant();
     const [a, b] = [
-      await makeKey(gateway, tenant, { track_usage: true }),
+      await makeKey(gateway, tenant, {}),
       await makeKey(gateway, tenant, { requests_per_minute: 100 }),
     ];
-    const stranger = await makeKey(gateway, newTenant(), { track_usage: true });
+    const stranger = await makeKey(gateway, newTenant(), {});
     const usages = [];
     for (const key of [a, a, b, stranger]) {
       const { usage } = await gateway
@@ -433,7 +433,7 @@ describe("usage", () => {
   });
 
   it("of vector stores is their size, by the hour, until they are deleted", async () => {
-    const { value } = await limited({ track_usage: true });
+    const { value } = await limited({});
     const client = gateway.client({ apiKey: value, adminAPIKey: value });
     const sizeNow = async () => {
       const start_time = Math.floor(Date.now() / 1000) - 3_600;

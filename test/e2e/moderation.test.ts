@@ -72,7 +72,7 @@ beforeAll(async () => {
     VLLM_EXTRAS: "all",
     MCP_SERVERS: mcp.url,
   });
-  openai = guarded.client({ apiKey: (await makeKey(guarded, "acme", { track_usage: true })).value });
+  openai = guarded.client({ apiKey: (await makeKey(guarded, "acme", {})).value });
 });
 afterAll(async () => {
   await guarded?.close();
@@ -264,7 +264,7 @@ describe("/v1/moderations", () => {
   });
 
   it("is counted by tenants, together with the moderation of creates", async () => {
-    const { value, id } = await makeKey(guarded, "counted", { track_usage: true });
+    const { value, id } = await makeKey(guarded, "counted", {});
     const counted = guarded.client({ apiKey: value });
     await counted.responses.create({ model: "simulator", input: "Hello!", moderation: { model: "llama-guard-4" } });
     const own = `/v1/organization/usage/moderations?start_time=${Math.floor(Date.now() / 1000) - 86_400}&api_key_ids=${id}`;

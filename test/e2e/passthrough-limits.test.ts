@@ -119,7 +119,7 @@ describe("limits", () => {
 
 describe("usage", () => {
   it("is that of the answer", async () => {
-    const key = await limited({ track_usage: true });
+    const key = await limited({});
     const answer = (await (await post(key, chat())).json()) as OpenAI.ChatCompletion;
     expect(await usedBy(key)).toMatchObject({
       input_tokens: answer.usage?.prompt_tokens,
@@ -129,7 +129,7 @@ describe("usage", () => {
   });
 
   it("of a stream is that of its last event", async () => {
-    const key = await limited({ track_usage: true });
+    const key = await limited({});
     const openai = new OpenAI({ apiKey: key.value, baseURL: `${gateway.url}/v1` });
     let usage: OpenAI.CompletionUsage | null | undefined;
     const options = { ...chat(), stream: true, stream_options: { include_usage: true } } as const;
@@ -142,7 +142,7 @@ describe("usage", () => {
   });
 
   it("of a stream is requested if the client has not, and is hidden from the client", async () => {
-    const key = await limited({ track_usage: true });
+    const key = await limited({});
     for (const stream_options of [undefined, null, { include_usage: false, continuous_usage_stats: true }]) {
       const text = await (await post(key, chat({ stream: true, stream_options }))).text();
       expect(text).not.toContain('"usage"');
@@ -157,7 +157,7 @@ describe("usage", () => {
   });
 
   it("is found before the token ids of the prompt", async () => {
-    const key = await limited({ track_usage: true });
+    const key = await limited({});
     const prompt = Array.from({ length: 3_000 }, () => "word").join(" ");
     const messages = [{ role: "user", content: prompt }];
     for (const stream of [false, true]) {
@@ -169,7 +169,7 @@ describe("usage", () => {
   });
 
   it.each([false, true])("of a client that disconnects before its answer is counted (stream: %s)", async (stream) => {
-    const key = await limited({ track_usage: true });
+    const key = await limited({});
     const leaving = new AbortController();
     const before = gateway.vllm.simulator.requests.length;
     const left = fetch(gateway.url + CHAT, {
@@ -243,7 +243,7 @@ describe("every endpoint", () => {
       for (const [path, body, said, used] of CASES) {
         answer = said;
         const isForm = path.includes("/audio/");
-        const key = await makeKey(other, newTenant(), { track_usage: true });
+        const key = await makeKey(other, newTenant(), {});
         const text = await (isForm ? postForm : postJson)(other, key, path, body);
         // A client that has not requested usage does not get it.
         expect(text).toBe("stream" in body && path !== "/v1/messages" ? "" : said.body);

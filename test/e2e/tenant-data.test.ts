@@ -24,7 +24,7 @@ async function exported(tenant: string, query = ""): Promise<Line[]> {
 /** Makes a tenant whose homes are noted. */
 async function tracked(): Promise<{ tenant: string; key: MadeKey }> {
   const tenant = newTenant();
-  await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { track_homes: true, track_usage: true } });
+  await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { track_homes: true } });
   return { tenant, key: await makeKey(gateway, tenant) };
 }
 

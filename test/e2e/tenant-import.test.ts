@@ -51,7 +51,7 @@ async function imported(gateway: Gateway, tenant: string, lines: string): Promis
   return JSON.parse(body) as Imported;
 }
 
-const limits = { track_homes: true, track_usage: true };
+const limits = { track_homes: true };
 
 async function tracked(gateway: Gateway): Promise<{ tenant: string; client: OpenAI }> {
   const tenant = newTenant();

@@ -384,7 +384,7 @@ export const CAPABILITIES: Record<string, Capability> = {
 
   usage: {
     stores: ["QUOTAS", "HOME"],
-    limits: { track_usage: true },
+    limits: {},
     async use(tenant, text) {
       const usage = async () => {
         const path = `/v1/organization/usage/completions?start_time=${Math.floor(Date.now() / 1000) - 86_400}`;

@@ -131,7 +131,7 @@ it("of a stream that is passed on is its text, of Anthropic's form, too, cut at 
 
 it("is off by default, and for a key without consent", async () => {
   await told({});
-  await told({ CONTENT_LOG: "log" }, policyOf(null, grants.parse({ track_usage: true })));
+  await told({ CONTENT_LOG: "log" }, policyOf(null, grants.parse({})));
   expect([...lines, ...exported]).toEqual([]);
 });
 

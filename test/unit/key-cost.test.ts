@@ -152,7 +152,7 @@ describe("a request costs", () => {
   });
 
   it("one call with a key whose usage is only counted", async () => {
-    const key = await keyOf({ track_usage: true });
+    const key = await keyOf({});
     expect((await create(key)).status).toBe(200);
     expect(calls).toEqual(["exchange"]);
     expect(rows).toEqual(["used"]);

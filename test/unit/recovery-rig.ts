@@ -267,6 +267,7 @@ export class Run {
     this.spec = {
       ...address,
       parent: parent ?? null,
+      keyId: "key",
       createdAt: Date.now(),
       request: { background: true, model: "m", ...request },
       input: typeof input === "string" ? [userMessage(input)] : input,

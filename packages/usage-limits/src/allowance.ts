@@ -13,7 +13,7 @@ import {
   STORED_LIMITS,
 } from "./limits.ts";
 import { RecentNeeds } from "./recent-needs.ts";
-import { addUsage, type UsageEntry, usageKey, usedIn } from "./usage.ts";
+import { type UsageEntry, UsageSums, usedIn } from "./usage.ts";
 
 /** The ledger of a tenant, in this process or elsewhere. */
 export interface QuotaStub {
@@ -29,6 +29,8 @@ export interface AllowanceSetting {
   refused(obstacle: Obstacle, status: Status): Error;
   /** The error of requests whose limits cannot be checked, because of `cause` or because the quota does not answer. */
   unavailable(cause?: unknown): Error;
+  /** The process ends soon: nothing may wait to be reported. */
+  isEnding(): boolean;
 }
 
 /** Keeps work alive that outlives a request. */
@@ -70,8 +72,12 @@ const LIFETIME_MS = 60_000;
 /** The interval at which an isolate reports for a longer request. */
 const RENEW_AFTER_MS = 20_000;
 
-/** The delay of a report after the first ended request, and the attempts if the quota does not answer. */
+/**
+ * The delay of a report after the first ended request, where limits need the report and where it has only usage, and the attempts if
+ * the quota does not answer.
+ */
 const REPORT_AFTER_MS = 1_000;
+const USAGE_AFTER_MS = 2_000;
 const MAX_REPORTS = 10;
 
 /** The maximum wait of a request for an answer: the platform may have ended the request that asks. */
@@ -106,7 +112,7 @@ export class Allowance {
   #settled: { taken: Amounts; latest: number }[] = [];
   /** Used, and not reported yet. */
   #used: Amounts = { ...NOTHING };
-  #usage = new Map<string, UsageEntry>();
+  readonly #usage = new UsageSums();
   #reports = 0;
   /** The time of the next report, Unix milliseconds; undefined if none is due. */
   #due: number | undefined;
@@ -132,7 +138,7 @@ export class Allowance {
   }
 
   get #isUnreported(): boolean {
-    return this.#usage.size > 0 || KINDS.some((kind) => this.#used[kind] !== 0);
+    return !this.#usage.isEmpty || KINDS.some((kind) => this.#used[kind] !== 0);
   }
 
   get #isAsking(): boolean {
@@ -148,6 +154,17 @@ export class Allowance {
     const open: Open = { taken: NOTHING, seenAt: Date.now() };
     const asked = this.#obtain({ ...NOTHING, ...need }, open, waitUntil);
     return asked ? asked.then(() => this.#reservation(open, waitUntil)) : this.#reservation(open, waitUntil);
+  }
+
+  /** Counts usage that has taken nothing. `isBrief`: waiting costs, so that the report comes at once. */
+  count(usage: readonly UsageEntry[], waitUntil: WaitUntil, isBrief: boolean): void {
+    for (const entry of usage) this.#usage.add(entry);
+    this.#reportSoon(waitUntil, isBrief ? 0 : undefined);
+  }
+
+  /** Reports at once what is not reported. Resolves when that was tried; never rejects. */
+  async report(): Promise<void> {
+    if (this.#isUnreported && !this.#isAsking) await this.#ask();
   }
 
   #learn(limits: CountedLimits): void {
@@ -192,15 +209,9 @@ export class Allowance {
     }
     this.#free = minus(this.#free, used);
     this.#used = plus(this.#used, used);
-    for (const entry of usage) this.#noteUsage(entry);
+    for (const entry of usage) this.#usage.add(entry);
     this.#refusal = undefined;
     this.#handOut();
-  }
-
-  #noteUsage(entry: UsageEntry): void {
-    const key = usageKey(entry);
-    const before = this.#usage.get(key);
-    this.#usage.set(key, before ? addUsage(before, entry) : entry);
   }
 
   /** Takes an amount from the free ones; else gives a promise of it. */
@@ -325,13 +336,13 @@ export class Allowance {
       needed: lacking(this.#waiting.reduce((sum, { need }) => plus(sum, need), NOTHING)),
       soon: this.#recent.soon(),
     };
-    const [used, usage, due] = [this.#used, this.#usage, this.#due];
-    [this.#used, this.#usage, this.#due] = [{ ...NOTHING }, new Map(), undefined];
+    const [used, usage, due] = [this.#used, this.#usage.take(), this.#due];
+    [this.#used, this.#due] = [{ ...NOTHING }, undefined];
     this.#reports += 1;
     holder ??= crypto.randomUUID();
     const report = { ...this.#account, limits: this.#limits, holder, report: this.#reports, held, used, want };
     try {
-      const answer = await this.#setting.quota.exchange({ ...report, lifetimeMs: LIFETIME_MS }, [...usage.values()]);
+      const answer = await this.#setting.quota.exchange({ ...report, lifetimeMs: LIFETIME_MS }, usage);
       this.#heardAt = Date.now();
       if (!answer.obstacle) this.#free = plus(this.#free, answer.granted);
       this.#status = answer.status;
@@ -340,21 +351,23 @@ export class Allowance {
       // The next report repeats it. If this one has arrived after all, it counts twice, rather than not at all.
       this.#used = plus(this.#used, used);
       this.#due ??= due;
-      for (const entry of usage.values()) this.#noteUsage(entry);
+      for (const entry of usage) this.#usage.add(entry);
       throw error;
     }
   }
 
   /** Reports soon, unless a question comes before; again until the quota has heard it, and homes what was stored. */
-  #reportSoon(waitUntil: WaitUntil): void {
+  #reportSoon(waitUntil: WaitUntil, afterMs = hasAny(this.#limited) ? REPORT_AFTER_MS : USAGE_AFTER_MS): void {
     if (!this.#isUnreported && this.#settled.length === 0 && !hasAny(this.#free)) return;
+    const wait = this.#setting.isEnding() ? 0 : afterMs;
     // A timer whose request was ended by the platform never fires.
-    if (this.#due !== undefined && Date.now() < this.#due + REPORT_AFTER_MS) return;
+    if (this.#due !== undefined && Date.now() < this.#due + REPORT_AFTER_MS && this.#due <= Date.now() + wait) return;
     const report = async () => {
       for (let left = MAX_REPORTS; left > 0; left -= 1) {
-        const due = Date.now() + REPORT_AFTER_MS;
+        const after = left === MAX_REPORTS ? wait : Math.max(wait, REPORT_AFTER_MS);
+        const due = Date.now() + after;
         this.#due = due;
-        await new Promise((resolve) => setTimeout(resolve, REPORT_AFTER_MS));
+        await new Promise((resolve) => setTimeout(resolve, after));
         // A question has reported it meanwhile, or another report is in progress.
         if (this.#due !== due) return;
         if (!this.#isAsking && (await this.#ask()) && this.#settled.length === 0) return;

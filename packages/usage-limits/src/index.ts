@@ -1,4 +1,5 @@
 export * from "./allowance.ts";
+export * from "./durations.ts";
 export * from "./end-users.ts";
 export * from "./ledger.ts";
 export * from "./limits.ts";

@@ -30,6 +30,9 @@ export interface CountedLimits {
   key: Limits | null;
 }
 
+/** Those of a caller without any. */
+export const NO_LIMITS: CountedLimits = { tenant: null, key: null };
+
 /** The limits of each end user of a caller; undefined if neither its tenant nor its key has any. */
 export function endUserLimits(tenant: Limits | null, key: Limits | null): CountedLimits | undefined {
   const limitsOf = (of: Limits | null) => {

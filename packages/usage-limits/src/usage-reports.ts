@@ -1,4 +1,5 @@
-import type { UsageKind, UsageRow } from "./usage.ts";
+import { quantile } from "./durations.ts";
+import { addEnded, NO_REQUESTS, type UsageKind, type UsageRow } from "./usage.ts";
 
 /** Usage in the shapes of OpenAI's `GET /v1/organization/usage/…` (openai 7.59 `admin.organization.usage`); its projects are tenants. */
 
@@ -62,15 +63,40 @@ function report(
 /** A row, with the tenant whose it is. */
 export type TenantUsage = UsageRow & { tenant: string };
 
-/** The results of a bucket: those of each group that `groupBy` tells apart. OpenAI has the cost elsewhere. */
+/** The kinds that have requests of their own. The others are parts of turns. */
+export const KINDS_OF_REQUESTS: ReadonlySet<UsageKind> = new Set([
+  ...(["completions", "embeddings", "images", "moderations", "decisions", "audio_transcriptions"] as const),
+]);
+
+/**
+ * The results of a bucket: those of each group that `groupBy` tells apart. OpenAI has the cost elsewhere, and neither errors nor
+ * durations.
+ */
 export function usageResults(kind: UsageKind, rows: readonly TenantUsage[], groupBy: readonly string[]) {
   const { object, figures, groups } = USAGE_REPORTS[kind];
-  return inGroups(rows, groupBy, groups).map(({ names, sum }) => ({
+  return inGroups(rows, groupBy, groups).map(({ names, sum, rows: all }) => ({
     object,
     ...Object.fromEntries(Object.entries(figures).map(([name, figure]) => [name, sum((row) => row[figure] ?? 0)])),
     ...names,
     cost_usd: sum(({ cost }) => cost) / 1e6,
+    ...(KINDS_OF_REQUESTS.has(kind) && endedIn(all)),
   }));
+}
+
+/** How the requests of some rows have ended. Milliseconds. */
+function endedIn(rows: readonly TenantUsage[]) {
+  const { errors, ms, durations, firstTokens } = rows.reduce(
+    (sum, { ended }) => (ended ? addEnded(sum, ended) : sum),
+    NO_REQUESTS,
+  );
+  return {
+    num_errors: errors,
+    duration_ms_sum: ms,
+    p50_ms: quantile(durations, 0.5),
+    p95_ms: quantile(durations, 0.95),
+    p50_first_token_ms: quantile(firstTokens, 0.5),
+    p95_first_token_ms: quantile(firstTokens, 0.95),
+  };
 }
 
 /**
@@ -80,7 +106,9 @@ export function usageResults(kind: UsageKind, rows: readonly TenantUsage[], grou
 export function costResults(rows: readonly TenantUsage[], groupBy: readonly string[]) {
   const isByItem = groupBy.includes("line_item");
   const by = groupBy.map((group) => (group === "line_item" ? "model" : group));
-  return inGroups(rows, by, BY_ALL).map(({ names: { model, ...names }, sum }) => {
+  // Rows without requests that have used something only count errors.
+  const used = rows.filter(({ requests }) => requests > 0);
+  return inGroups(used, by, BY_ALL).map(({ names: { model, ...names }, sum }) => {
     const units = sum((row) => row.units ?? 0);
     return {
       object: "organization.costs.result" as const,
@@ -99,6 +127,7 @@ function inGroups(rows: readonly TenantUsage[], groupBy: readonly string[], grou
     Object.fromEntries(groups.map((group) => [group, groupBy.includes(group) ? row[named[group]] : null]));
   return [...Map.groupBy(rows, (row) => JSON.stringify(namesOf(row)))].map(([names, group]) => ({
     names: JSON.parse(names) as ReturnType<typeof namesOf>,
+    rows: group,
     sum: (of: (row: TenantUsage) => number) => group.reduce((total, row) => total + of(row), 0),
   }));
 }

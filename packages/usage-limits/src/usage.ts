@@ -1,3 +1,5 @@
+import { addDurations, type Durations } from "./durations.ts";
+
 /** Usage, by its kind, and its cost. */
 
 /** The kinds of usage, as OpenAI distinguishes them (openai 7.59 `admin.organization.usage`). */
@@ -23,6 +25,31 @@ export interface UsageEntry {
   units?: number;
   /** Millionths of a dollar. */
   cost: number;
+  /** The requests of this kind that have ended, also those that have used nothing. */
+  ended?: EndedRequests;
+}
+
+/** Requests that have ended. */
+export interface EndedRequests {
+  /** Those that ended with an error. Their durations do not count. */
+  errors: number;
+  /** The sum of all durations. Milliseconds. */
+  ms: number;
+  durations: Durations;
+  /** The times until the first token. */
+  firstTokens: Durations;
+}
+
+export const NO_REQUESTS: Readonly<EndedRequests> = { errors: 0, ms: 0, durations: {}, firstTokens: {} };
+
+/** Adds two counts of ended requests up. */
+export function addEnded(one: EndedRequests, other: EndedRequests): EndedRequests {
+  return {
+    errors: one.errors + other.errors,
+    ms: one.ms + other.ms,
+    durations: addDurations(one.durations, other.durations),
+    firstTokens: addDurations(one.firstTokens, other.firstTokens),
+  };
 }
 
 /** A usage, with its time and its key. */
@@ -32,12 +59,38 @@ export interface UsageRow extends UsageEntry {
   key: string;
 }
 
-/** Entries with the same key are added up. */
-export function usageKey({ kind = "completions", model }: UsageEntry): string {
-  return `${kind}\n${model}`;
+/** Most models of each kind in one sum. Clients may invent any number of names. */
+const MAX_MODELS = 1_000;
+
+/** The name of all other models. */
+export const OTHER_MODELS = "other";
+
+/** Usage that adds up until it is taken: one entry for each kind and model. */
+export class UsageSums {
+  readonly #entries = new Map<string, UsageEntry>();
+
+  get isEmpty(): boolean {
+    return this.#entries.size === 0;
+  }
+
+  add(entry: UsageEntry): void {
+    const { kind = "completions", model } = entry;
+    const key = `${kind}\n${model}`;
+    const before = this.#entries.get(key);
+    if (before) this.#entries.set(key, addUsage(before, entry));
+    else if (this.#entries.size < MAX_MODELS || model === OTHER_MODELS) this.#entries.set(key, entry);
+    else this.add({ ...entry, model: OTHER_MODELS });
+  }
+
+  /** Gives the sums, and begins anew. */
+  take(): UsageEntry[] {
+    const taken = [...this.#entries.values()];
+    this.#entries.clear();
+    return taken;
+  }
 }
 
-export function addUsage(a: UsageEntry, b: UsageEntry): UsageEntry {
+function addUsage(a: UsageEntry, b: UsageEntry): UsageEntry {
   return {
     ...a,
     requests: a.requests + b.requests,
@@ -46,6 +99,7 @@ export function addUsage(a: UsageEntry, b: UsageEntry): UsageEntry {
     output: a.output + b.output,
     ...((a.units ?? b.units) !== undefined && { units: (a.units ?? 0) + (b.units ?? 0) }),
     cost: a.cost + b.cost,
+    ...((a.ended ?? b.ended) && { ended: addEnded(a.ended ?? NO_REQUESTS, b.ended ?? NO_REQUESTS) }),
   };
 }
 

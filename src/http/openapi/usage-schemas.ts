@@ -1,4 +1,4 @@
-import { USAGE_REPORTS, type UsageKind } from "@responses-edge/usage-limits";
+import { KINDS_OF_REQUESTS, USAGE_REPORTS, type UsageKind } from "@responses-edge/usage-limits";
 import { z } from "zod";
 
 /** The pages of usage and costs, in OpenAI's form. */
@@ -32,6 +32,12 @@ export function usageSchemas() {
       has_more: z.boolean(),
       next_page: text.nullable(),
     });
+  const ms = count.nullable().describe("Milliseconds, off by a tenth at most. Null if no request has it.");
+  const ended = {
+    num_errors: count.describe("Requests that ended with an error, also those that no model got."),
+    duration_ms_sum: count.describe("The time of all requests without an error, in milliseconds."),
+    ...{ p50_ms: ms, p95_ms: ms, p50_first_token_ms: ms, p95_first_token_ms: ms },
+  };
   const usagePage = (kind: UsageKind) => {
     const { object, figures, groups } = USAGE_REPORTS[kind];
     return pageOf(
@@ -40,6 +46,7 @@ export function usageSchemas() {
         ...Object.fromEntries(Object.keys(figures).map((name) => [name, count])),
         ...Object.fromEntries(groups.map((group) => [group, text.nullable()])),
         cost_usd: z.number().min(0),
+        ...(KINDS_OF_REQUESTS.has(kind) && ended),
       }),
     );
   };

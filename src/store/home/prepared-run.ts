@@ -9,10 +9,12 @@ import type { Settle, Turn, TurnResult } from "@responses-edge/turn/turn";
 import { assembleTurn, type ReadPast, type TurnHost } from "../../assembly/assemble-turn.ts";
 import { ModelAccess } from "../../assembly/model-access.ts";
 import { type Config, loadConfig } from "../../config/index.ts";
-import { NO_KEY, restrictedConfig } from "../../contract/grants.ts";
+import { restrictedConfig } from "../../contract/grants.ts";
 import type { Env } from "../../env.ts";
 import { tellContent } from "../../telemetry/content-log.ts";
 import { type Observation, telemetryOf } from "../../telemetry/telemetry.ts";
+import { countUsage, type UseOwner } from "../limits/allowances.ts";
+import { countEnded } from "../limits/ended-requests.ts";
 import type { ObjectLoad } from "../limits/permits.ts";
 import { HeldQuota } from "../limits/run-quota.ts";
 import { MAX_CALL_LENGTH } from "../objects/rpc.ts";
@@ -81,8 +83,7 @@ export interface PreparedRun {
    */
   run: (turn: Turn, past: RunPast) => Promise<TurnResult>;
   settle: Settle;
-  /** The run's observation by telemetry, if there is any. */
-  observation: Observation | undefined;
+  observation: Observation;
   /** The name of the model server that has answered last; undefined if none has. */
   server: () => string | undefined;
 }
@@ -128,7 +129,7 @@ export function prepareRun(
     base = past?.base ?? null;
     const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
     const { signal } = abort;
-    const measured = observation?.measured;
+    const { measured } = observation;
     made = assembleTurn(spec, past, {
       config,
       modelAccess,
@@ -169,12 +170,13 @@ export function prepareRun(
     // It lasts until its object ends, and keeps its conversation.
     if (isFrozen) await new Promise(() => {});
     isSettling = true;
-    const used = quota.used(result, { spec, prices: config.keys.prices });
+    const usage = quota.usageOf(result, { spec, prices: config.keys.prices });
+    const used = quota.used(usage);
     terminate();
     try {
       // All or nothing: pending events, the terminal one, and the turn.
-      const rows = home.settle({ spec, base, used, endLog: () => log.end() }, result);
-      if (observation) observation.measured.rowsWritten = rows;
+      observation.measured.rowsWritten = home.settle({ spec, base, used, endLog: () => log.end() }, result);
+      if (!used) countUsage(ownerOf(home, spec), usage, true);
       const { tenant, keyId, request, input, createdAt } = spec;
       const turn = { id: responseId(spec), tenant, keyId, request, input, createdAt, result };
       tellContent(config, spec.policy, turn, hostOf(home));
@@ -204,30 +206,25 @@ export function prepareRun(
 /** The files and vector stores of a run, within the limits of the caller that has begun it. */
 function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHost, "searchStores" | "containerFiles"> {
   const { env } = home;
-  const { tenant, policy, reservation } = spec;
-  const identity = {
-    tenant,
-    policy,
-    keyId: reservation?.keyId ?? NO_KEY,
-    counted: reservation?.limits,
-    storingKey: undefined,
-  };
-  const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
+  const { tenant, policy } = spec;
+  const owner = ownerOf(home, spec);
+  const identity = { ...owner.identity, policy, storingKey: undefined };
+  const { waitUntil } = owner;
   return {
-    searchStores: storeSearch({
-      config,
-      stores: new StoreClient(env, tenant),
-      identity,
-      quotas: env.QUOTAS,
-      waitUntil,
-    }),
+    searchStores: storeSearch({ config, stores: new StoreClient(env, tenant), ...owner, identity }),
     containerFiles: () => containerFiles({ tenant, identity, config, files: new FileClient(env, tenant), waitUntil }),
   };
 }
 
+/** The owner of the usage of a run. */
+function ownerOf(home: RunHome, { tenant, keyId, reservation }: RunSpec): UseOwner {
+  const identity = { tenant, keyId, counted: reservation?.limits };
+  // An unreadable run names no tenant.
+  return { identity, quotas: tenant === "" ? undefined : home.env.QUOTAS, waitUntil: (promise) => home.waitUntil(promise) };
+}
+
 /** Telemetry treats a run as a request of its own, because the request that has begun it may have ended long before. */
-function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observation | undefined {
-  if (!telemetry) return undefined;
+function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observation {
   const request = {
     requestId: responseId(spec),
     transport: "background",
@@ -236,7 +233,9 @@ function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observati
     keyId: spec.keyId,
     begunAt: spec.createdAt,
   } as const;
-  return telemetryOf(telemetry).observeRun(request, spec.trace, hostOf(home));
+  const observation = telemetryOf(telemetry).observeRun(request, spec.trace, hostOf(home));
+  observation.reportTo((event) => countEnded(ownerOf(home, spec), event, true));
+  return observation;
 }
 
 /** A home as the sender of telemetry. One export only, because an object's time awake is billed. */

@@ -6,6 +6,7 @@ import { accessOf, type McpAccess } from "@responses-edge/responses-api/tools";
 import { untilEntered } from "@responses-edge/turn/contract/measurements";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import type { Turn, TurnResult } from "@responses-edge/turn/turn";
+import { NO_KEY } from "../../contract/grants.ts";
 import { whenDue } from "./deferred-runs.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import type { NotedRun, RunSpec } from "./run-store.ts";
@@ -131,6 +132,7 @@ function specOfLog(home: string, { turn, createdAt }: NotedRun, first: string | 
     input: [],
     model: { name: model, upstream: model, engine: "chat" },
     tenant: "",
+    keyId: NO_KEY,
     cacheSalt: "",
     affinity: { isRooted: true },
     inConversation: false,

@@ -168,7 +168,7 @@ export class RunHost {
     using _freedAtTheEnd = scope;
     try {
       await result;
-      observation?.answered(200);
+      observation.answered(200);
     } catch (error) {
       // An unexpected error: the run stays stored, and the alarm resumes it.
       abort.abort(error);

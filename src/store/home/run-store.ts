@@ -44,8 +44,8 @@ export interface RunSpec {
    */
   policy?: Policy;
   reservation?: RunReservation;
-  /** The key that has asked, if contents are logged. */
-  keyId?: string;
+  /** The key that has asked. */
+  keyId: string;
   /** The key that its bytes are counted for, if they are counted. */
   owner?: string;
   /** The trace of the run, and its own span, if there are traces. */

@@ -4,12 +4,14 @@ import {
   Allowance,
   type CountedLimits,
   costOf,
+  NO_LIMITS,
   type Prices,
   type UsageEntry,
   type UsageKind,
 } from "@responses-edge/usage-limits";
 import type { Identity } from "../../contract/grants.ts";
 import type { Env } from "../../env.ts";
+import { clientsAreToLeave } from "../objects/process-state.ts";
 import { limitExceeded, limitsUnavailable, type Who } from "./refusal.ts";
 import { areReported, latestChange } from "./unreported-homes.ts";
 
@@ -23,7 +25,7 @@ export type EndUser = NonNullable<Who["endUser"]>;
 
 /** The allowance of a caller, or of one of its end users, under these limits. */
 export function allowanceOf(
-  { tenant, keyId }: Identity,
+  { tenant, keyId }: Pick<Identity, "tenant" | "keyId">,
   limits: CountedLimits,
   quotas: Env["QUOTAS"],
   endUser?: EndUser,
@@ -41,9 +43,35 @@ export function allowanceOf(
     stored: { latest: latestChange, isTold: (latest) => areReported(tenant, latest) },
     refused: (obstacle, status) => limitExceeded(obstacle, status, who),
     unavailable: limitsUnavailable,
+    isEnding: clientsAreToLeave,
   });
   allowances.set(name, made);
   return made;
+}
+
+/** The caller whose use is counted, and what the count needs. */
+export interface UseOwner {
+  identity: Pick<Identity, "tenant" | "keyId" | "counted">;
+  quotas: Env["QUOTAS"] | undefined;
+  waitUntil: (promise: Promise<unknown>) => void;
+}
+
+/**
+ * Counts usage that no reservation has: of a caller without limits, or of requests that have ended. It adds up in memory, and the
+ * caller's allowance reports it beside requests. `isBrief`: at once, because waiting costs.
+ */
+export function countUsage(
+  { identity, quotas, waitUntil }: UseOwner,
+  usage: readonly UsageEntry[],
+  isBrief = false,
+): void {
+  if (!quotas || usage.length === 0) return;
+  allowanceOf(identity, identity.counted ?? NO_LIMITS, quotas).count(usage, waitUntil, isBrief);
+}
+
+/** Reports what this isolate has not reported. Resolves when that was tried; never rejects. */
+export async function reportUsage(): Promise<void> {
+  await Promise.all([...allowances.values()].map((allowance) => allowance.report()));
 }
 
 /** The fields in which a request names its end user. */
@@ -76,10 +104,11 @@ export interface CountedUse {
  * really read; undefined: as estimated. Rejects with the 429 of a limit, and as `work` does, whose use then does not count.
  */
 export async function countedUse<T>(
-  { identity, quotas, waitUntil }: UseOwner,
+  owner: UseOwner,
   { kind, model, prices, tokens: expected }: CountedUse,
   work: () => Promise<{ value: T; tokens: number | undefined }>,
 ): Promise<T> {
+  const { identity, quotas, waitUntil } = owner;
   const { counted } = identity;
   const usageOf = (tokens: number): UsageEntry => {
     const read = { input: tokens, cached: 0, output: 0 };
@@ -94,13 +123,7 @@ export async function countedUse<T>(
     usage = [usageOf(tokens)];
     return value;
   } finally {
-    reservation?.end(usage);
+    if (reservation) reservation.end(usage);
+    else countUsage(owner, usage);
   }
-}
-
-/** The user of a model, and how its use is counted. */
-export interface UseOwner {
-  identity: Identity;
-  quotas: Env["QUOTAS"] | undefined;
-  waitUntil: (promise: Promise<unknown>) => void;
 }

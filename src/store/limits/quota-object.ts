@@ -144,6 +144,8 @@ export class Quota extends OwnedObject {
   #counted: { ledger: Ledger; endUsers: EndUsers } | undefined;
   /** Tells whether the tenant has a storage limit of its own, as the last report said. */
   #hasOwnLimit = false;
+  /** The directory knows the tenant, so that an operator finds its usage. */
+  #isNoted = false;
 
   constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "QUOTAS");
@@ -166,10 +168,20 @@ export class Quota extends OwnedObject {
     const isNew = ledger.isNew(report);
     const answer = ledger.take(report, now);
     this.#hasOwnLimit = report.limits.tenant?.stored_bytes != null;
+    if (usage.length > 0) this.#noteTenant();
     this.#keep(ledger, report.key, report.limits, () => {
       if (isNew) this.#usage.add(report.key, usage, now, loadConfig(this.env).keys.usageRetentionMs);
     });
     return answer;
+  }
+
+  /** Makes the tenant known to the directory, where there is one. */
+  #noteTenant(): void {
+    const { name } = this.ctx.id;
+    if (this.#isNoted || name === undefined || !loadConfig(this.env).hasAdminApi) return;
+    this.#isNoted = true;
+    const noted = this.env.KEYS.getByName().noteTenant(name);
+    this.waitUntil(noted.catch(() => (this.#isNoted = false)));
   }
 
   /** Stores the changes of a ledger together with `others`, and tells which limits are nearly used. */
@@ -290,6 +302,7 @@ export class Quota extends OwnedObject {
   async erase(): Promise<void> {
     await this.#outbox.forget();
     this.#counted = undefined;
+    this.#isNoted = false;
     this.#stored.forget();
     const deleted = this.ctx.storage.deleteAll();
     this.#schema.forget();

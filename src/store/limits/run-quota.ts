@@ -1,4 +1,7 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
+import { estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Model } from "@responses-edge/turn/contract/engine";
 import type { TurnResult } from "@responses-edge/turn/turn";
 import {
@@ -91,6 +94,13 @@ export async function endRun({ reservation, usage, hasRenewed }: RunUse, stub: Q
   await Promise.all(partsOf(reservation).map((part) => stub.exchange({ ...reportOf(part, 2), used }, usage)));
 }
 
+/** The parts of a run that its usage depends on. */
+interface UsingRun {
+  model: Model;
+  request: CreateRequest;
+  input: readonly Item[];
+}
+
 /** The reservation of a run, in its home. Does nothing for a run without one. */
 export class HeldQuota {
   #reservation: RunReservation | undefined;
@@ -145,13 +155,17 @@ export class HeldQuota {
     this.#isRaised = true;
   }
 
-  /** The use of the ended run; undefined if it is not counted. */
-  used(result: TurnResult, { spec, prices }: { spec: { model: Model }; prices: Prices }): RunUse | undefined {
+  /** The usage of the ended run. */
+  usageOf(result: TurnResult, { spec, prices }: { spec: UsingRun; prices: Prices }): UsageEntry[] {
+    const { model = spec.model.name, estimatedInput: reserved } = this.#reservation ?? {};
+    const estimatedInput = () => reserved ?? estimateFrame(spec.request) + estimateTokens(spec.input);
+    return usageOfTurn(result, { model, estimatedInput }, prices);
+  }
+
+  /** The use of the ended run, to be reported to its caller's limits; undefined without limits. */
+  used(usage: readonly UsageEntry[]): RunUse | undefined {
     const reservation = this.#reservation;
-    if (!reservation) return undefined;
-    const { estimatedInput, model = spec.model.name } = reservation;
-    const usage = usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices);
-    return { reservation, usage, hasRenewed: this.#hasRenewed };
+    return reservation && { reservation, usage, hasRenewed: this.#hasRenewed };
   }
 
   async #tell(tell: (stub: QuotaStub) => Promise<void>): Promise<void> {

@@ -1,7 +1,18 @@
 import type { CountedTool } from "@responses-edge/responses-api/response";
 import type { Outcome } from "@responses-edge/turn/decide";
 import type { ClosedResponse } from "@responses-edge/turn/response";
-import { costOf, type Prices, type UsageEntry, type UsageKind, type UsageRow } from "@responses-edge/usage-limits";
+import {
+  addEnded,
+  costOf,
+  type Durations,
+  type EndedRequests,
+  NO_REQUESTS,
+  OTHER_MODELS,
+  type Prices,
+  type UsageEntry,
+  type UsageKind,
+  type UsageRow,
+} from "@responses-edge/usage-limits";
 import type { Schema } from "../objects/schema.ts";
 
 /** The usage: a row for each hour, key, kind and model. */
@@ -20,7 +31,6 @@ const DAY_MS = 24 * HOUR_MS;
 
 /** Most models with rows in one hour. Clients may invent any number of names. */
 const MAX_MODELS = 1_000;
-const OTHER_MODELS = "other";
 const MAX_NAME_LENGTH = 256;
 
 /** Most rows of one answer. */
@@ -35,6 +45,7 @@ export const USAGE_TABLES = [
     start INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL,
     requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
     units REAL NOT NULL, cost REAL NOT NULL,
+    errors INTEGER NOT NULL, ms INTEGER NOT NULL, durations TEXT NOT NULL, first_tokens TEXT NOT NULL,
     PRIMARY KEY (start, key, kind, model)) WITHOUT ROWID`,
   "CREATE TABLE store_bytes (store TEXT NOT NULL PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID",
   "CREATE TABLE stores_bytes (start INTEGER NOT NULL PRIMARY KEY, bytes INTEGER NOT NULL)",
@@ -53,14 +64,18 @@ export class UsageStore {
   add(key: string, entries: readonly UsageEntry[], now: number, retentionMs: number): void {
     if (entries.length === 0) return;
     const start = Math.floor(now / HOUR_MS) * HOUR_MS;
-    for (const { kind = "completions", model, requests, input, cached, output, units = 0, cost } of entries) {
+    for (const { kind = "completions", requests, input, cached, output, units = 0, cost, ...entry } of entries) {
+      const row = [start, key, kind, this.#nameOf(entry.model, start)];
+      const { errors, ms, durations, firstTokens } = this.#endedIn(row, entry.ended);
       this.#schema.write(
-        `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost, errors, ms, durations, first_tokens)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
          ON CONFLICT (start, key, kind, model) DO UPDATE SET requests = requests + excluded.requests,
            input = input + excluded.input, cached = cached + excluded.cached, output = output + excluded.output,
-           units = units + excluded.units, cost = cost + excluded.cost`,
-        ...[start, key, kind, this.#nameOf(model, start), requests, input, cached, output, units, cost],
+           units = units + excluded.units, cost = cost + excluded.cost, errors = excluded.errors, ms = excluded.ms,
+           durations = excluded.durations, first_tokens = excluded.first_tokens`,
+        ...[...row, requests, input, cached, output, units, cost],
+        ...[errors, ms, JSON.stringify(durations), JSON.stringify(firstTokens)],
       );
     }
     if (Math.abs(now - this.#sweptAt) < DAY_MS) return;
@@ -72,6 +87,13 @@ export class UsageStore {
       "DELETE FROM stores_bytes WHERE start < (SELECT MAX(start) FROM stores_bytes WHERE start < ?)",
       oldest,
     );
+  }
+
+  /** The ended requests of a row, with further ones. */
+  #endedIn(row: readonly (string | number)[], ended: EndedRequests | undefined): EndedRequests {
+    const select = `SELECT ${ENDED} FROM used WHERE start = ? AND key = ? AND kind = ? AND model = ?`;
+    const [before] = this.#schema.rows<EndedCells>(select, ...row);
+    return addEnded(before ? fromCells(before) : NO_REQUESTS, ended ?? NO_REQUESTS);
   }
 
   /** Notes the size of a vector store at `now`. Within a transaction. */
@@ -107,11 +129,14 @@ export class UsageStore {
     ] as const;
     const wanted = columns.filter(([, values]) => values !== undefined);
     const conditions = wanted.map(([column]) => ` AND ${column} IN (SELECT value FROM json_each(?))`);
-    return this.#schema.rows<UsageRow & Record<string, SqlStorageValue>>(
-      `SELECT start, key, kind, model, requests, input, cached, output, units, cost FROM used
+    const rows = this.#schema.rows<Omit<UsageRow, "ended"> & EndedCells>(
+      `SELECT start, key, kind, model, requests, input, cached, output, units, cost, ${ENDED} FROM used
        WHERE start >= ? AND start < ?${conditions.join("")} ORDER BY start, key, kind, model LIMIT ${MAX_USAGE_ROWS}`,
       ...[from, until, ...wanted.map(([, values]) => JSON.stringify(values))],
     );
+    return rows.map(({ errors, ms, durations, first_tokens, ...row }) => {
+      return { ...row, ended: fromCells({ errors, ms, durations, first_tokens }) };
+    });
   }
 
   #nameOf(model: string, start: number): string {
@@ -126,6 +151,14 @@ export class UsageStore {
     names.add(name);
     return name;
   }
+}
+
+const ENDED = "errors, ms, durations, first_tokens";
+
+type EndedCells = { errors: number; ms: number; durations: string; first_tokens: string };
+
+function fromCells({ errors, ms, durations, first_tokens: firstTokens }: EndedCells): EndedRequests {
+  return { errors, ms, durations: JSON.parse(durations) as Durations, firstTokens: JSON.parse(firstTokens) as Durations };
 }
 
 /** A turn that has ended, or a passed request, with the parts that show its usage. */

@@ -50,6 +50,7 @@ export const OBJECTS = {
       overrides: "repeatable",
       setOverrides: "once",
       tenantLimits: "repeatable",
+      noteTenant: "repeatable",
       tenants: "repeatable",
       create: "once",
       get: "repeatable",

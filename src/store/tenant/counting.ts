@@ -8,11 +8,10 @@ export interface CountingHost {
   waitUntil(promise: Promise<unknown>): void;
 }
 
-/** Adds to a counter of an object's work. Does nothing without telemetry. */
+/** Adds to a counter of an object's work. */
 export function count(host: CountingHost, instrument: Instrument, value: number, attributes: Attributes = {}): void {
-  const { telemetry } = loadConfig(host.env);
-  if (!telemetry || value === 0) return;
-  const counters = telemetryOf(telemetry);
+  if (value === 0) return;
+  const counters = telemetryOf(loadConfig(host.env).telemetry);
   counters.count(instrument, value, attributes);
   // One export only, because an object's time awake is billed.
   counters.flush({ waitUntil: (promise) => host.waitUntil(promise), isBrief: true });

@@ -63,6 +63,7 @@ async function cancelledRun() {
   const spec: RunSpec = {
     ...address,
     tenant,
+    keyId: "key",
     parent: null,
     createdAt: Date.now(),
     request: createRequest.parse({ input: "Hello!", background: true }),

@@ -60,7 +60,7 @@ class FakeQuota {
     };
     const stored = { latest: () => 1, isTold: () => this.hasHeardHomes };
     const refusals = { refused: (obstacle: Obstacle) => new Refused(obstacle), unavailable: () => new Refused() };
-    return new Allowance({ key: "k" }, limits, { quota, stored, ...refusals });
+    return new Allowance({ key: "k" }, limits, { quota, stored, ...refusals, isEnding: () => false });
   }
 }
 

@@ -188,6 +188,11 @@ export class KeyDirectory extends OwnedObject {
     return this.#keys.tenantLimits(tenant);
   }
 
+  /** Notes that a tenant has used something. */
+  noteTenant(tenant: string): void {
+    this.#keys.noteTenant(tenant);
+  }
+
   tenants(after: string, limit: number): string[] {
     return this.#keys.tenants(after, limit);
   }

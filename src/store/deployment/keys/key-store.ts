@@ -14,6 +14,8 @@ export const KEY_TABLES = [
     sha256 TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL, expires_at INTEGER) WITHOUT ROWID`,
   "CREATE INDEX secrets_of_key ON secrets (key)",
   "CREATE TABLE tenants (tenant TEXT NOT NULL PRIMARY KEY, limits TEXT NOT NULL) WITHOUT ROWID",
+  // Tenants that have used something: their quotas note them.
+  "CREATE TABLE used_by (tenant TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
   // The secret of the mint: `api-keys.ts`.
   "CREATE TABLE mint (secret TEXT NOT NULL)",
 ];
@@ -151,6 +153,7 @@ export class KeyStore {
   eraseTenant(tenant: string): void {
     this.#schema.write("DELETE FROM secrets WHERE key IN (SELECT id FROM keys WHERE tenant = ?)", tenant);
     this.#schema.write("DELETE FROM keys WHERE tenant = ?", tenant);
+    this.#schema.write("DELETE FROM used_by WHERE tenant = ?", tenant);
     this.setTenantLimits(tenant, null);
   }
 
@@ -170,10 +173,16 @@ export class KeyStore {
     }
   }
 
-  /** The tenants that have keys or limits, by name; at most `limit`, after the name `after`. */
+  /** Notes that a tenant has used something. */
+  noteTenant(tenant: string): void {
+    this.#schema.write("INSERT OR IGNORE INTO used_by (tenant) VALUES (?)", tenant);
+  }
+
+  /** The tenants that have keys or limits, or have used something, by name; at most `limit`, after the name `after`. */
   tenants(after: string, limit: number): string[] {
     const rows = this.#schema.rows<{ tenant: string }>(
-      `SELECT tenant FROM (SELECT DISTINCT tenant FROM keys WHERE tenant > ?1 UNION SELECT tenant FROM tenants WHERE tenant > ?1)
+      `SELECT tenant FROM (SELECT DISTINCT tenant FROM keys WHERE tenant > ?1 UNION SELECT tenant FROM tenants WHERE tenant > ?1
+         UNION SELECT tenant FROM used_by WHERE tenant > ?1)
        ORDER BY tenant LIMIT ?2`,
       ...[after, limit],
     );

@@ -29,8 +29,6 @@ export interface StoreRecord {
   embedding: { model: string; dimensions: number } | null;
   /** Files up to this number are to be indexed again. */
   reindexUntil?: number | undefined;
-  /** Its size is noted in the tenant's usage; absent if its keys count none. */
-  isCounted?: boolean | undefined;
   /** The size that the usage knows. Bytes. */
   notedBytes?: number | undefined;
   /** Since when a server that it needs has been unreachable, Unix milliseconds, and the number of attempts. */

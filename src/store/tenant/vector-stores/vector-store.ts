@@ -101,7 +101,6 @@ export class VectorStore extends OwnedObject {
         lastActiveAt: seconds,
         isExpired: false,
         embedding: null,
-        isCounted: owner.counted !== undefined,
       };
       this.#row.write(this.#row.record ?? record);
       for (const file of files) this.#files.add(file, owner, now);
@@ -296,8 +295,7 @@ export class VectorStore extends OwnedObject {
         return added;
       });
       if (batch !== undefined) this.#files.createBatch(batch, value, now);
-      const isCounted = record.isCounted || owner.counted !== undefined;
-      this.#row.write({ ...record, lastActiveAt: Math.floor(now / 1000), isCounted });
+      this.#row.write({ ...record, lastActiveAt: Math.floor(now / 1000) });
       return { ok: true, value };
     });
   }
@@ -316,16 +314,16 @@ export class VectorStore extends OwnedObject {
     });
   }
 
-  /** True if the tenant's usage counts the store, and has another size. */
+  /** True if the tenant's usage has another size of the store. */
   get #isSizeUnknown(): boolean {
     const { record } = this.#row;
-    return record?.isCounted === true && record.notedBytes !== this.#files.totals().bytes;
+    return record !== null && (record.notedBytes ?? 0) !== this.#files.totals().bytes;
   }
 
-  /** Reports the store's size to the tenant's usage, if that counts it. A repeated report is harmless. */
+  /** Reports the store's size to the tenant's usage. A repeated report is harmless. */
   async #reportSize(bytes: number): Promise<void> {
     const { record } = this.#row;
-    if (!record?.isCounted || bytes === record.notedBytes) return;
+    if (!record || bytes === (record.notedBytes ?? 0)) return;
     await this.env.QUOTAS.getByName(this.#host.tenant).noteStore(record.id, bytes);
     if (this.#row.record) this.#row.write({ ...this.#row.record, notedBytes: bytes });
   }

@@ -1,0 +1,57 @@
+import { type UsageKind, withDuration } from "@responses-edge/usage-limits";
+import type { PassthroughEndpoint } from "../../config/index.ts";
+import type { WideEvent } from "../../telemetry/wide-event.ts";
+import { countUsage, type UseOwner } from "./allowances.ts";
+
+/** Ended requests as the usage of their caller counts them: errors and durations, beside what they have used. */
+
+/** The kinds of usage of vLLM's own endpoints. The others ask no model. */
+export const PASSED_KINDS: Partial<Record<PassthroughEndpoint, UsageKind>> = {
+  "chat/completions": "completions",
+  completions: "completions",
+  messages: "completions",
+  rerank: "completions",
+  "v2/rerank": "completions",
+  score: "completions",
+  classify: "completions",
+  pooling: "completions",
+  embeddings: "embeddings",
+  "audio/transcriptions": "audio_transcriptions",
+  "audio/translations": "audio_transcriptions",
+  "images/generations": "images",
+  "images/edits": "images",
+};
+
+/** The kind of usage of a request, by its endpoint in the wide event. */
+const KINDS: ReadonlyMap<string, UsageKind> = new Map([
+  ["response.create", "completions"],
+  ["run", "completions"],
+  ["POST /v1/responses", "completions"],
+  ["POST /v1/responses/compact", "completions"],
+  ["POST /v1/decisions", "decisions"],
+  ["POST /v1/moderations", "moderations"],
+  ...Object.entries(PASSED_KINDS).flatMap(([name, kind]) => [
+    [`POST /v1/${name}`, kind] as const,
+    [`POST /${name}`, kind] as const,
+  ]),
+]);
+
+/** The model of a request that was refused before it was known which one it asks. */
+const UNKNOWN_MODEL = "unknown";
+
+const NOTHING_USED = { requests: 0, input: 0, cached: 0, output: 0, cost: 0 };
+
+/** Counts a request that has ended. `isBrief`: the report comes at once, because waiting costs. */
+export function countEnded(owner: UseOwner, event: WideEvent, isBrief = false): void {
+  const kind = KINDS.get(event.endpoint);
+  if (!kind) return;
+  const { level, model = UNKNOWN_MODEL, total_ms: ms, first_token_ms: firstToken } = event;
+  const isError = level === "error";
+  const ended = {
+    errors: isError ? 1 : 0,
+    ms: isError ? 0 : ms,
+    durations: isError ? {} : withDuration({}, ms),
+    firstTokens: isError || firstToken === undefined ? {} : withDuration({}, firstToken),
+  };
+  countUsage(owner, [{ kind, model, ...NOTHING_USED, ended }], isBrief);
+}
