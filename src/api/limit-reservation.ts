@@ -80,8 +80,8 @@ const EXPECTED_TOKENS = 1_024;
 const LEAST_COST = 0.001;
 
 /**
- * Admits a request for its prompt and its maximum output, which are estimated. `prompts`: how often the model is asked. Of a caller
- * without limits only the use is counted. Rejects with the 429 of a limit, and with the 503 where limits cannot be checked: without
+ * Admits a request for its prompt and its maximum output, which are estimated. `prompts`: how often the model is asked. A caller
+ * without limits is always admitted; only its use is counted. Rejects with the 429 of a limit, and with the 503 where limits cannot be checked: without
  * them no request is admitted.
  */
 export async function admit(

@@ -35,7 +35,7 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
     const body = request.method === "POST" ? await request.json<unknown>() : undefined;
     const more = await this.#run(new URL(request.url).pathname, body);
     const turns = turnsBesideClients();
-    // What the turns before have used must be reported before the process may be ended.
+    // An answer without turns lets the launcher end the process: their use must be reported by then.
     if (clientsAreToLeave()) await Promise.race([reportUsage(), scheduler.wait(REPORTING_MS)]);
     return Response.json({
       turns,

@@ -141,7 +141,14 @@ export const responses = [
       const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
       const observeCreate = (identity: Identity) => {
         const { keyId } = identity;
-        const request = { requestId, transport: "websocket", endpoint: "response.create", tenant, keyId, headers } as const;
+        const request = {
+          requestId,
+          transport: "websocket",
+          endpoint: "response.create",
+          tenant,
+          keyId,
+          headers,
+        } as const;
         const observation = telemetry.observe(request, { waitUntil, isBrief: false, analytics });
         observation.reportTo((event) => countEnded(ownerOf(context, identity), event));
         return observation;

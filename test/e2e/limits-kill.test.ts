@@ -62,6 +62,18 @@ it("a run that resumes after a kill reports its usage, and releases its reservat
   expect(next.status).toBe(200);
 });
 
+it("a run without limits that resumes after a kill counts once", async () => {
+  const key = await makeKey(gateway, newTenant());
+  const client = gateway.client({ apiKey: key.value });
+  const model = "simulator?tps=50&words=60";
+  const { id } = await client.responses.create({ model, input: unique("Run"), background: true });
+  await eventually(async () => (await client.responses.retrieve(id)).status === "in_progress");
+  await worker.restart();
+  const { usage } = await ended({ openai: client, vllm: gateway.vllm }, id);
+  const told = await eventually(() => usageOf(gateway, key));
+  expect(told).toMatchObject({ num_model_requests: 1, output_tokens: usage?.output_tokens });
+});
+
 it("stored data and its counts survive a kill, also under STORED_BYTES_PER_TENANT for a tenant without a limit", async () => {
   const key = await makeKey(gateway, newTenant());
   const converse = () => call(gateway, "POST", "/v1/conversations", longMessage(100_000), key.value);

@@ -379,10 +379,7 @@ async function usageOf(key: MadeKey, query = "", bearer = key.value): Promise<Us
 describe("usage", () => {
   it("is the tenant's own for its key, by key and model, and every tenant's for a root key", async () => {
     const tenant = newTenant();
-    const [a, b] = [
-      await makeKey(gateway, tenant, {}),
-      await makeKey(gateway, tenant, { requests_per_minute: 100 }),
-    ];
+    const [a, b] = [await makeKey(gateway, tenant, {}), await makeKey(gateway, tenant, { requests_per_minute: 100 })];
     const stranger = await makeKey(gateway, newTenant(), {});
     const usages = [];
     for (const key of [a, a, b, stranger]) {

@@ -14,7 +14,9 @@ let ann: OpenAI;
 let bob: OpenAI;
 beforeAll(async () => {
   gateway = await startGateway({
-    API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")},eve:${sha256("eve-key")}`,
+    API_KEYS: ["ann-key", "bob-key", "eve-key", "ida-key", "ida-second-key"]
+      .map((key) => `${key.split("-")[0]}:${sha256(key)}`)
+      .join(","),
     DISK_SHARE: "2000000",
     MAX_BACKGROUND_RUNS_PER_TENANT: "2",
     MAX_OPEN_CONVERSATIONS_PER_TENANT: "2",
@@ -49,6 +51,59 @@ async function run(client: OpenAI, more: object = {}): Promise<Response> {
   if (client === ann) running.push(response);
   return response;
 }
+
+describe("the usage of a tenant whose keys are all in API_KEYS", () => {
+  interface Used {
+    api_key_id: string | null;
+    model: string | null;
+    num_model_requests: number;
+    num_errors: number;
+    input_tokens: number;
+    output_tokens: number;
+    duration_ms_sum: number;
+    p50_ms: number | null;
+    p95_ms: number | null;
+    p50_first_token_ms: number | null;
+  }
+
+  async function usageOf(key: string, query: string): Promise<Used[]> {
+    const from = Math.floor(Date.now() / 1000) - 3_600;
+    const path = `/v1/organization/usage/completions?start_time=${from}&bucket_width=1h&${query}`;
+    const answer = await gateway.fetch(gateway.url + path, { headers: { authorization: `Bearer ${key}` } });
+    expect(answer.status).toBe(200);
+    const { data } = (await answer.json()) as { data: { results: Used[] }[] };
+    return data.flatMap(({ results }) => results);
+  }
+
+  it("is counted without any setting, by key and model, with errors and times, and read by the tenant alone", async () => {
+    const [first, second] = ["ida-key", "ida-second-key"].map((apiKey) => gateway.client({ apiKey, maxRetries: 0 }));
+    if (!first || !second) throw new TypeError("There are two keys.");
+    const whole = await first.responses.create({ model: "simulator", input: "Hello!", store: false });
+    const background = await first.responses.create({ model: "simulator", input: "Hello!", background: true });
+    await ended({ openai: first, vllm: gateway.vllm }, background.id);
+    const streamed = await second.responses.create({ model: "simulator", input: "Hello!", stream: true });
+    for await (const _ of streamed);
+    await expect(second.responses.create({ model: "simulator?fault=http:400", input: "Hello!" })).rejects.toThrow();
+    await expect(second.responses.create({ input: "Hello!", temperature: 9 })).rejects.toThrow();
+    const rows = await eventually(async () => {
+      const told = await usageOf("ida-key", "group_by=api_key_id,model");
+      const sum = (of: (row: Used) => number) => told.reduce((total, row) => total + of(row), 0);
+      return sum((row) => row.num_model_requests) === 3 && sum((row) => row.num_errors) === 2 ? told : undefined;
+    });
+    const ids = [...new Set(rows.map((row) => row.api_key_id))];
+    expect(ids).toEqual([expect.stringMatching(/^configured_[0-9a-f]{16}$/), expect.stringMatching(/^configured_/)]);
+    const ofFirst = rows.find((row) => row.num_model_requests === 2);
+    expect(ofFirst).toMatchObject({
+      ...{ model: "simulator", num_errors: 0, p50_ms: expect.any(Number), p95_ms: expect.any(Number) },
+      ...{ input_tokens: 2 * (whole.usage?.input_tokens ?? 0), output_tokens: 2 * (whole.usage?.output_tokens ?? 0) },
+      p50_first_token_ms: expect.any(Number),
+    });
+    const others = rows.filter((row) => row.api_key_id !== ofFirst?.api_key_id);
+    const errors = Object.fromEntries(others.map((row) => [row.model, row.num_errors]));
+    expect(errors).toEqual({ simulator: 0, "simulator?fault=http:400": 1, unknown: 1 });
+    expect(await usageOf("bob-key", "project_ids=ida&group_by=api_key_id&models=unknown")).toEqual([]);
+  });
+});
 
 describe("a tenant with all the background responses that it may have", () => {
   it("gets a refusal for another one, which leaves nothing; another tenant does not", async () => {

@@ -77,8 +77,9 @@ describe("a sampler", () => {
 });
 
 describe("the configuration", () => {
-  it("without variables is none", () => {
-    expect(configOf({})).toBeUndefined();
+  it("without variables sends nothing", () => {
+    const sent = { traces: undefined, metrics: undefined, prometheus: undefined, analytics: undefined };
+    expect(configOf({})).toMatchObject({ ...sent, log: { events: "none" }, forwardsTraces: false });
   });
 
   it("sends a kind of data to its own endpoint unchanged, else below the common one", () => {

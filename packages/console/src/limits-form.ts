@@ -24,7 +24,6 @@ const NUMBERS: [name: string, label: string][] = [
 ];
 
 const SWITCHES: [name: string, label: string][] = [
-  ["track_usage", "Count usage, also without a limit"],
   ["log_content", "Log contents to the operator's sink"],
   ["track_homes", "Note homes, for export and erasure"],
   ["force_store_false", "Store nothing"],

@@ -31,8 +31,6 @@ const SPANS: Record<string, { label: string; seconds: number; width: "1h" | "1d"
 /** The number of tenants shown: those that store most. */
 const MAX_STORING = 100;
 
-const COUNTED = html`Only keys and tenants with a counted limit, or with <code>track_usage</code>, are counted.`;
-
 export function usageSection(element: HTMLElement): Section {
   const chosen = { kind: "completions", span: "day", measure: "tokens", group: "", tenant: "" };
   let buckets: Bucket[] | undefined;
@@ -127,7 +125,7 @@ export function usageSection(element: HTMLElement): Section {
 
   function usageTemplate(shown: readonly Bucket[]) {
     if (shown.every(({ results }) => results.length === 0)) {
-      return html`<p class="note">Nothing was counted in this time. ${COUNTED}</p>`;
+      return html`<p class="note">Nothing was counted in this time.</p>`;
     }
     const { label: ofKind, measures } = kind();
     const measure = measures[chosen.measure] as Measure;
@@ -138,7 +136,6 @@ export function usageSection(element: HTMLElement): Section {
     return html`
       <figure class="card stack usage">
         <figcaption>${title}</figcaption>
-        <p class="note">${COUNTED}</p>
         ${barPlot({ title, labels, series, inWords: measure.inWords })}
         <ul class="legend">${series.map(({ name }, index) => html`<li><span class=${`swatch series-${index}`} aria-hidden="true"></span>${name}</li>`)}</ul>
       </figure>

@@ -72,12 +72,8 @@ const LIFETIME_MS = 60_000;
 /** The interval at which an isolate reports for a longer request. */
 const RENEW_AFTER_MS = 20_000;
 
-/**
- * The delay of a report after the first ended request, where limits need the report and where it has only usage, and the attempts if
- * the quota does not answer.
- */
+/** The delay of a report after the first ended request, and the attempts if the quota does not answer. */
 const REPORT_AFTER_MS = 1_000;
-const USAGE_AFTER_MS = 2_000;
 const MAX_REPORTS = 10;
 
 /** The maximum wait of a request for an answer: the platform may have ended the request that asks. */
@@ -159,7 +155,7 @@ export class Allowance {
   /** Counts usage that has taken nothing. `isBrief`: waiting costs, so that the report comes at once. */
   count(usage: readonly UsageEntry[], waitUntil: WaitUntil, isBrief: boolean): void {
     for (const entry of usage) this.#usage.add(entry);
-    this.#reportSoon(waitUntil, isBrief ? 0 : undefined);
+    this.#reportSoon(waitUntil, isBrief ? 0 : REPORT_AFTER_MS);
   }
 
   /** Reports at once what is not reported. Resolves when that was tried; never rejects. */
@@ -357,14 +353,14 @@ export class Allowance {
   }
 
   /** Reports soon, unless a question comes before; again until the quota has heard it, and homes what was stored. */
-  #reportSoon(waitUntil: WaitUntil, afterMs = hasAny(this.#limited) ? REPORT_AFTER_MS : USAGE_AFTER_MS): void {
+  #reportSoon(waitUntil: WaitUntil, afterMs = REPORT_AFTER_MS): void {
     if (!this.#isUnreported && this.#settled.length === 0 && !hasAny(this.#free)) return;
     const wait = this.#setting.isEnding() ? 0 : afterMs;
     // A timer whose request was ended by the platform never fires.
     if (this.#due !== undefined && Date.now() < this.#due + REPORT_AFTER_MS && this.#due <= Date.now() + wait) return;
     const report = async () => {
       for (let left = MAX_REPORTS; left > 0; left -= 1) {
-        const after = left === MAX_REPORTS ? wait : Math.max(wait, REPORT_AFTER_MS);
+        const after = left === MAX_REPORTS ? wait : REPORT_AFTER_MS;
         const due = Date.now() + after;
         this.#due = due;
         await new Promise((resolve) => setTimeout(resolve, after));

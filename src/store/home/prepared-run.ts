@@ -220,7 +220,11 @@ function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHo
 function ownerOf(home: RunHome, { tenant, keyId, reservation }: RunSpec): UseOwner {
   const identity = { tenant, keyId, counted: reservation?.limits };
   // An unreadable run names no tenant.
-  return { identity, quotas: tenant === "" ? undefined : home.env.QUOTAS, waitUntil: (promise) => home.waitUntil(promise) };
+  return {
+    identity,
+    quotas: tenant === "" ? undefined : home.env.QUOTAS,
+    waitUntil: (promise) => home.waitUntil(promise),
+  };
 }
 
 /** Telemetry treats a run as a request of its own, because the request that has begun it may have ended long before. */

@@ -158,7 +158,12 @@ const ENDED = "errors, ms, durations, first_tokens";
 type EndedCells = { errors: number; ms: number; durations: string; first_tokens: string };
 
 function fromCells({ errors, ms, durations, first_tokens: firstTokens }: EndedCells): EndedRequests {
-  return { errors, ms, durations: JSON.parse(durations) as Durations, firstTokens: JSON.parse(firstTokens) as Durations };
+  return {
+    errors,
+    ms,
+    durations: JSON.parse(durations) as Durations,
+    firstTokens: JSON.parse(firstTokens) as Durations,
+  };
 }
 
 /** A turn that has ended, or a passed request, with the parts that show its usage. */
