@@ -30,7 +30,6 @@ export interface components {
             repetition_guard?: "off" | "thoughts" | "on" | null;
             weight?: number | null;
             tier?: string | null;
-            track_usage?: boolean | null;
             log_content?: boolean | null;
             track_homes?: boolean | null;
         };
