@@ -1,12 +1,13 @@
 import type { ChatMessage, ChatRequest, Tool } from "./chat-request.ts";
 import { echoOf } from "./echo.ts";
+import { type KnownStep, knownJson, knownStep } from "./examples.ts";
 import { deterministicWords, type Said, type Speech, say, speech } from "./generation.ts";
-import { underGrammar } from "./grammar.ts";
+import { admits, underGrammar } from "./grammar.ts";
+import { Hints } from "./hints.ts";
 import { type Json, parseJson } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
 import { splitTokens, type Vocabulary } from "./tokenizer.ts";
-import { TOUR_QUESTION, tour } from "./tour.ts";
 
 /**
  * Decides the simulated model's answer. README.md has the rules. `messages` is the body's own list, for
@@ -49,7 +50,8 @@ function freshAnswer(
 ): Said[] {
   const turn = lastTurn(messages);
   const said: Said[] = [];
-  if (isTour(request, turn, settings)) return tour(mayThink(request, settings));
+  const known = knownIn(request, turn, settings);
+  if (known !== undefined) return knownSaid(known, request, turn.text, mayThink(request, settings));
   if (reasons(request, model, settings)) {
     const start = turn.results.length > 0 ? "The tools have answered." : `The user said: ${turn.text}.`;
     const end = settings.thoughtsEnd ? ".\n" : ".";
@@ -65,7 +67,7 @@ function freshAnswer(
     for (const [index, tool] of calls.entries()) {
       const part = parts[turn.rounds * calls.length + index] ?? parts.at(-1);
       const given = part === undefined ? undefined : argumentsOf(tool.name, part);
-      const tokens = splitTokens(given ?? JSON.stringify(fillSchema(tool.parameters)));
+      const tokens = splitTokens(given ?? JSON.stringify(fillSchema(tool.parameters, new Hints(turn.text, tool.name))));
       said.push({ kind: "tool_call", name: tool.name, tokens });
     }
     return said;
@@ -89,10 +91,26 @@ function lastTurn(messages: readonly ChatMessage[]): Turn {
   };
 }
 
-/** True if it is the console's first example, without other demands on the answer. */
-function isTour({ format, toolChoice, tools }: ChatRequest, { text, results }: Turn, settings: Settings): boolean {
-  const isPlain = format.kind === "text" && results.length === 0 && (tools.length === 0 || toolChoice.kind === "auto");
-  return text === TOUR_QUESTION && isPlain && settings.words === undefined && settings.mode !== "transcript";
+/** The next step of a conversation that the simulator knows, if the request makes no other demands on the answer. */
+function knownIn({ format, toolChoice, tools }: ChatRequest, turn: Turn, settings: Settings): KnownStep | undefined {
+  const isPlain = format.kind === "text" && (tools.length === 0 || toolChoice.kind === "auto");
+  if (!isPlain || settings.words !== undefined || settings.mode === "transcript" || settings.refusal) return undefined;
+  const names = tools.map(({ name }) => name);
+  return knownStep(turn.text, names, turn.results);
+}
+
+/** A known step, without its thought if the request disables reasoning. */
+function knownSaid(
+  { thought, call, answer = "" }: KnownStep,
+  { tools }: ChatRequest,
+  text: string,
+  thinks: boolean,
+): Said[] {
+  const said: Said[] = thinks ? [say("reasoning", thought)] : [];
+  if (call === undefined) return [...said, say("content", answer)];
+  const parameters = tools.find(({ name }) => name === call.name)?.parameters ?? {};
+  const given = call.arguments ?? fillSchema(parameters, new Hints(text, call.name));
+  return [...said, { kind: "tool_call", name: call.name, tokens: splitTokens(JSON.stringify(given)) }];
 }
 
 function mayThink({ enableThinking, effort }: ChatRequest, { reasoning }: Settings): boolean {
@@ -180,8 +198,12 @@ function content(request: ChatRequest, turn: Turn, settings: Settings, raw: Json
       return say("content", plainText(turn));
     case "json_object":
       return say("content", JSON.stringify({ answer: plainText(turn) }));
-    case "json_schema":
-      return say("content", JSON.stringify(fillSchema(request.format.schema)));
+    case "json_schema": {
+      const { schema } = request.format;
+      const known = knownJson(turn.text);
+      const isKnown = known !== undefined && admits(schema, known);
+      return say("content", isKnown ? known : JSON.stringify(fillSchema(schema)));
+    }
     case "choice":
       return say("content", request.format.choice);
     case "grammar":

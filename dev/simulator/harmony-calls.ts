@@ -3,6 +3,7 @@ import type { HarmonyMessage } from "./harmony-prompt.ts";
 import { readLiterals, type Segment } from "./harmony-tokenizer.ts";
 import { builtinsOf, functionsOf } from "./harmony-tools.ts";
 import type { HarmonyTurn } from "./harmony-turn.ts";
+import { Hints } from "./hints.ts";
 import type { Json } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
@@ -19,7 +20,7 @@ export function nextCall(
   settings: Settings,
 ): Segment[] | undefined {
   const forced = tag !== undefined && tag.functions.size > 0 && tag.finals.length + tag.others.length === 0;
-  const functions = callableFunctions(messages, tag);
+  const functions = callableFunctions(messages, turn, tag);
   const every = /\btools\b/i.test(turn.text);
   const named = functions.filter(({ name }) => every || mentions(turn.text, name.slice("functions.".length)));
   const wanted = forced
@@ -39,7 +40,11 @@ export function preferred(tags: readonly Tag[], begin: string): string {
   return tags.some((tag) => tag.begin === begin) ? begin : (tags[0]?.begin ?? begin);
 }
 
-function callableFunctions(messages: readonly HarmonyMessage[], tag: StructuralTag | undefined): Callable[] {
+function callableFunctions(
+  messages: readonly HarmonyMessage[],
+  { text }: HarmonyTurn,
+  tag: StructuralTag | undefined,
+): Callable[] {
   const schemas = new Map<string, Json>(functionsOf(messages).map(({ name, schema }) => [name, schema]));
   const names = tag === undefined ? [...schemas.keys()] : [...tag.functions.keys()];
   return names.map((name) => {
@@ -47,7 +52,11 @@ function callableFunctions(messages: readonly HarmonyMessage[], tag: StructuralT
     return {
       name: `functions.${name}`,
       header: preferred(tags, `<|channel|>commentary to=functions.${name} <|constrain|>json<|message|>`),
-      body: () => boundText(tags.slice(0, 1)) ?? JSON.stringify(fillSchema(schemas.get(name) ?? { type: "object" })),
+      body: () => {
+        const hints = new Hints(text, name);
+        const bound = boundText(tags.slice(0, 1), hints);
+        return bound ?? JSON.stringify(fillSchema(schemas.get(name) ?? { type: "object" }, hints));
+      },
     };
   });
 }

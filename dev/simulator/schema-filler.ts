@@ -1,3 +1,4 @@
+import type { Hints } from "./hints.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 import { parseRegex, sampleText } from "./text-grammar.ts";
 
@@ -20,15 +21,22 @@ const DEEPEST = 32;
 /** The maximum length of arrays and strings: a schema may demand more than the memory holds. */
 const LONGEST = 10_000;
 
-type Place = { root: Json; name: string; depth: number; open: readonly string[]; sparse: boolean };
+type Place = {
+  root: Json;
+  name: string;
+  depth: number;
+  open: readonly string[];
+  sparse: boolean;
+  hints: Hints | undefined;
+};
 
 /**
- * A value that satisfies a JSON Schema. It is always the same for the same schema: the first of every choice, every
- * property, one element per array, a string's own property name. A recursive schema is followed once. Then optional
- * parts are left out. Lengths beside a `pattern`, and `not`, are not supported.
+ * A value that satisfies a JSON Schema. It is always the same for the same schema and hints: the hinted value, else the
+ * first of every choice, every property, one element per array, a string's own property name. A recursive schema is
+ * followed once. Then optional parts are left out. Lengths beside a `pattern`, and `not`, are not supported.
  */
-export function fillSchema(schema: Json): Json {
-  return fill(schema, { root: schema, name: "text", depth: 0, open: [], sparse: false });
+export function fillSchema(schema: Json, hints?: Hints): Json {
+  return fill(schema, { root: schema, name: "text", depth: 0, open: [], sparse: false, hints });
 }
 
 function fill(schema: Json | undefined, place: Place): Json {
@@ -40,7 +48,7 @@ function fill(schema: Json | undefined, place: Place): Json {
     return fill(resolve(here.root, schema.$ref), { ...here, sparse, open: [...here.open, schema.$ref] });
   }
   if (schema.const !== undefined) return schema.const;
-  if (Array.isArray(schema.enum)) return schema.enum[0] ?? null;
+  if (Array.isArray(schema.enum)) return here.hints?.choice(schema.enum) ?? schema.enum[0] ?? null;
   if (Array.isArray(schema.allOf)) return fill(merge(schema, schema.allOf, here.root), here);
   const choices = schema.anyOf ?? schema.oneOf;
   if (Array.isArray(choices)) {
@@ -56,13 +64,13 @@ function fill(schema: Json | undefined, place: Place): Json {
       return true;
     case "integer":
     case "number":
-      return fillNumber(schema);
+      return here.hints?.number(schema) ?? fillNumber(schema);
     case "array":
       return fillArray(schema, here);
     case "object":
       return fillObject(schema, here);
     default:
-      return fillString(schema, here.name);
+      return fillString(schema, here);
   }
 }
 
@@ -126,11 +134,12 @@ function fillNumber(schema: JsonObject): number {
   return step === undefined ? value : Math.ceil(value / step) * step;
 }
 
-function fillString(schema: JsonObject, name: string): string {
+function fillString(schema: JsonObject, { name, hints }: Place): string {
   const { format, minLength, maxLength, pattern } = schema;
   const grammar = typeof pattern === "string" ? parseRegex(pattern) : undefined;
   if (grammar !== undefined) return sampleText(grammar);
-  let text = typeof format === "string" ? (FORMATS[format] ?? name) : name;
+  const named = hints?.text(name) ?? name;
+  let text = typeof format === "string" ? (FORMATS[format] ?? named) : named;
   if (typeof minLength === "number") text = text.padEnd(Math.min(minLength, LONGEST), "x");
   return typeof maxLength === "number" ? text.slice(0, maxLength) : text;
 }

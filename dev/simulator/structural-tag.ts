@@ -2,6 +2,7 @@ import type { Rules } from "@responses-edge/grammar";
 import { parseEbnf } from "./ebnf.ts";
 import { badField } from "./errors.ts";
 import { isRefused } from "./grammar.ts";
+import type { Hints } from "./hints.ts";
 import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 import { parseRegex, sampleText } from "./text-grammar.ts";
@@ -39,20 +40,20 @@ export function parseStructuralTag(given: Json): StructuralTag {
 }
 
 /** The required text after the first of some tags, if all of them bind it. `undefined` for free text. */
-export function boundText(tags: readonly Tag[]): string | undefined {
-  const texts = tags.map(({ content }) => textOf(content));
+export function boundText(tags: readonly Tag[], hints?: Hints): string | undefined {
+  const texts = tags.map(({ content }) => textOf(content, hints));
   return texts.includes(undefined) ? undefined : texts[0];
 }
 
-function textOf(content: Json | undefined): string | undefined {
+function textOf(content: Json | undefined, hints: Hints | undefined): string | undefined {
   if (!isObject(content)) return undefined;
   switch (content.type) {
     case "json_schema":
-      return JSON.stringify(fillSchema(content.json_schema ?? {}));
+      return JSON.stringify(fillSchema(content.json_schema ?? {}, hints));
     case "const_string":
       return typeof content.value === "string" ? content.value : undefined;
     case "or":
-      return Array.isArray(content.elements) ? textOf(content.elements[0]) : undefined;
+      return Array.isArray(content.elements) ? textOf(content.elements[0], hints) : undefined;
     case "grammar":
     case "regex":
       return sampleText(textGrammar(content));

@@ -176,10 +176,10 @@ describe("a tab without requests", () => {
       await page.getByRole("button", { name: "A call of a function" }).click();
       await page.getByLabel("Output of get_weather").fill("Sun");
       await page.getByRole("button", { name: "Send output" }).click();
-      await answer(page).getByText("returned: Sun").waitFor();
+      await answer(page).getByRole("cell", { name: "Sun", exact: true }).waitFor();
       await start();
       await page.getByRole("button", { name: "An answer as JSON, by a schema" }).click();
-      await page.locator(".item-answer").getByText('{"answer":"answer"}').waitFor();
+      await page.locator(".item-answer").getByText(`{"answer":"Blakiston's fish owl"}`).waitFor();
       await page.getByText("completed", { exact: true }).waitFor();
     }));
 });
