@@ -45,7 +45,7 @@ function bundledFolders(): string[] {
     .join("\n");
   const folders = [...code.matchAll(/^\/\/ (node_modules\/(?:@[^/]+\/)?[^/]+)\//gm)].map(([, folder = ""]) => folder);
   // Files that are copied unchanged: the tokenizer's vocabulary, the PDF reader, and the console's libraries.
-  const console = ["lit-html", "eventsource-parser", "marked", "lowlight", "devlop", "highlight.js", "temml"];
+  const console = ["lit-html", "eventsource-parser", "marked", "lowlight", "devlop", "highlight.js", "temml", "uplot"];
   const inFiles = ["gpt-tokenizer", "unpdf", ...console].map((name) => `node_modules/${name}`);
   return [...new Set([...folders, ...inFiles])].toSorted();
 }

@@ -25,7 +25,13 @@ export async function buildConsole() {
     build({ ...options, entryPoints: ["src/main.ts", "src/later.ts"], splitting: true, chunkNames: "first" }),
     build({
       ...options,
-      entryPoints: ["src/console.css", "src/markdown-reader.ts", "src/code-colours.ts", "src/formulas.ts"],
+      entryPoints: [
+        "src/console.css",
+        "src/markdown-reader.ts",
+        "src/code-colours.ts",
+        "src/formulas.ts",
+        "src/chart.ts",
+      ],
     }),
   ]);
   const outputFiles = made.flatMap((each) => each.outputFiles ?? []);

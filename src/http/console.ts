@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { type Context, Hono } from "hono";
+import chart from "../../packages/console/dist/chart.js?raw";
 import colours from "../../packages/console/dist/code-colours.js?raw";
 import style from "../../packages/console/dist/console.css?raw";
 import first from "../../packages/console/dist/first.js?raw";
@@ -50,6 +51,7 @@ const FILES: Readonly<Record<string, { text: string; type: string }>> = {
   "later.js": { text: later, type: SCRIPT },
   "markdown-reader.js": { text: markdown, type: SCRIPT },
   "code-colours.js": { text: colours, type: SCRIPT },
+  "chart.js": { text: chart, type: SCRIPT },
   "formulas.js": { text: formulas, type: SCRIPT },
   "icon.svg": { text: icon, type: "image/svg+xml" },
 };

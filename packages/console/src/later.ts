@@ -2,6 +2,7 @@
 import "./main.ts";
 
 export { batchesView } from "./batches.ts";
+export { connectView } from "./connect.ts";
 export { decisionsView } from "./decisions.ts";
 export { filesView } from "./files.ts";
 export { lookView } from "./look.ts";

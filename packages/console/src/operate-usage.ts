@@ -1,12 +1,14 @@
 import { html, nothing, render } from "lit-html";
 import { keyed } from "lit-html/directives/keyed.js";
 import { callJson } from "./api.ts";
+import { cardsTable, number } from "./cards-table.ts";
+import type { Series } from "./chart.ts";
+import { ChartView, labelOfTime, MAX_SERIES, shortly } from "./chart-view.ts";
 import { faultNotice, messageOf } from "./dialogs.ts";
-import { count, size } from "./format.ts";
-import type { Parsed } from "./json.ts";
-import { barPlot, MAX_SERIES } from "./plot.ts";
-import type { Bucket, Kind, Measure } from "./usage-kinds.ts";
-import { GROUPS, KINDS, seriesOf, totalInWords } from "./usage-kinds.ts";
+import { count, duration, money, size } from "./format.ts";
+import { requestsAddress } from "./request-filters.ts";
+import type { Bucket, Kind, Measure, Sum } from "./usage-kinds.ts";
+import { GROUPS, KINDS, seriesOf, sumsOf, totalInWords } from "./usage-kinds.ts";
 import type { Section } from "./view.ts";
 
 /**
@@ -28,8 +30,11 @@ const SPANS: Record<string, { label: string; seconds: number; width: "1h" | "1d"
   month: { label: "The last 30 days", seconds: 86_400, width: "1d", buckets: 30, isByDay: true },
 };
 
-/** The number of tenants shown: those that store most. */
-const MAX_STORING = 100;
+/** The rows of a table: those that use or store most. */
+const MAX_ROWS = 100;
+
+/** The filter of *Requests* for each group. */
+const FILTERS: Record<string, string> = { project_id: "tenant", api_key_id: "api_key_id", model: "model" };
 
 export function usageSection(element: HTMLElement): Section {
   const chosen = { kind: "completions", span: "day", measure: "tokens", group: "", tenant: "" };
@@ -37,15 +42,18 @@ export function usageSection(element: HTMLElement): Section {
   let stored: Stored[] = [];
   let fault = "";
   let asked = 0;
+  const chart = new ChartView();
 
   const kind = () => KINDS[chosen.kind] as Kind;
+
+  const span = () => SPANS[chosen.span] as (typeof SPANS)[string];
 
   const spans = () => Object.entries(SPANS).filter(([, { isByDay = false }]) => isByDay || !kind().isByDay);
 
   async function load() {
     asked += 1;
     const question = asked;
-    const { seconds, width, buckets: limit } = SPANS[chosen.span] as (typeof SPANS)[string];
+    const { seconds, width, buckets: limit } = span();
     const end = Math.floor(Date.now() / 1_000);
     const start = Math.floor(end / seconds) * seconds - (limit - 1) * seconds;
     const query = new URLSearchParams({ start_time: String(start), bucket_width: width, limit: String(limit) });
@@ -125,50 +133,91 @@ export function usageSection(element: HTMLElement): Section {
 
   function usageTemplate(shown: readonly Bucket[]) {
     if (shown.every(({ results }) => results.length === 0)) {
-      return html`<p class="note">Nothing was counted in this time.</p>`;
+      return html`<p class="note">Nothing was used in this time.</p>`;
     }
-    const { label: ofKind, measures } = kind();
-    const measure = measures[chosen.measure] as Measure;
+    const measure = kind().measures[chosen.measure] as Measure;
     const series = seriesOf(shown, measure, chosen.group, MAX_SERIES);
-    const labels = shown.map(({ start_time: start }) => labelOf(start));
-    const what = `${measure.label}${chosen.kind === "completions" ? "" : `, ${ofKind.toLowerCase()}`}`;
-    const title = `${what}, ${SPANS[chosen.span]?.label.toLowerCase()}: ${totalInWords(series, measure)}`;
-    return html`
-      <figure class="card stack usage">
-        <figcaption>${title}</figcaption>
-        ${barPlot({ title, labels, series, inWords: measure.inWords })}
-        <ul class="legend">${series.map(({ name }, index) => html`<li><span class=${`swatch series-${index}`} aria-hidden="true"></span>${name}</li>`)}</ul>
-      </figure>
-      <details class="card">
+    const { seconds, buckets: number } = span();
+    const labelOf = (time: number) => labelOfTime(time, seconds, seconds * number);
+    showChart(shown, series, measure, labelOf);
+    return [
+      chart.element,
+      chosen.group && kind().measures.num_errors ? sumsTemplate(sumsOf(shown, chosen.group)) : nothing,
+      html`<details class="card">
         <summary>The figures as a table</summary>
         <div class="wide" tabindex="0" role="region" aria-label="Usage">
           <table>
             <thead><tr><th scope="col">From</th>${series.map(({ name }) => html`<th scope="col" class="number">${name}</th>`)}</tr></thead>
             <tbody>
-              ${labels.map(
-                (from, row) =>
-                  html`<tr><th scope="row">${from}</th>${series.map(({ values }) => html`<td class="number">${measure.inWords(values[row] ?? 0)}</td>`)}</tr>`,
+              ${shown.map(
+                ({ start_time: start }, row) =>
+                  html`<tr><th scope="row">${labelOf(start)}</th>${series.map(({ values }) => html`<td class="number">${inCell(values[row], measure)}</td>`)}</tr>`,
               )}
             </tbody>
           </table>
         </div>
-      </details>
-    `;
+      </details>`,
+    ];
   }
 
-  /** @param start Unix seconds */
-  function labelOf(start: number) {
-    const date = new Date(start * 1_000);
-    const day = { day: "numeric", month: "short" };
-    const hour = { hour: "2-digit", minute: "2-digit" };
-    // A day is one of UTC's: so the server counts.
-    const options: Intl.DateTimeFormatOptions = (
-      chosen.span === "month" ? { ...day, timeZone: "UTC" } : chosen.span === "week" ? { ...day, ...hour } : hour
-    ) as Parsed;
-    return date.toLocaleString("en-GB", options);
+  function showChart(shown: readonly Bucket[], series: Series[], measure: Measure, labelOf: (time: number) => string) {
+    const what = `${measure.label}${chosen.kind === "completions" ? "" : `, ${kind().label.toLowerCase()}`}`;
+    const isMoney = measure.inWords === money;
+    chart.show({
+      title: `${what}, ${span().label.toLowerCase()}`,
+      note: totalInWords(series, measure),
+      times: shown.map(({ start_time: start }) => start),
+      series,
+      isStacked: !measure.isTime,
+      isWhole: !(measure.isTime || isMoney),
+      labelOf,
+      inWords: measure.inWords,
+      inShort: measure.isTime || measure.isLevel || isMoney ? measure.inWords : shortly,
+    });
+  }
+
+  /** Who used how much, and what failed. */
+  function sumsTemplate(sums: readonly Sum[]) {
+    const group = GROUPS[chosen.group] ?? chosen.group;
+    return html`<section class="card stack">
+      <h3>${group === "Key" ? "Keys" : `${group}s`}, ${span().label.toLowerCase()}</h3>
+      ${cardsTable(
+        group,
+        [
+          group,
+          number("Requests"),
+          number("Errors"),
+          number("Input tokens"),
+          number("Output tokens"),
+          number("Time on average"),
+          number("Cost"),
+        ],
+        sums.slice(0, MAX_ROWS).map((each) => sumRow(each)),
+      )}
+      ${sums.length > MAX_ROWS ? html`<p class="note">${count(sums.length - MAX_ROWS)} others used less.</p>` : nothing}
+    </section>`;
+  }
+
+  function sumRow({ name, requests, errors, input, output, average, cost }: Sum) {
+    const from = (buckets ?? [])[0]?.start_time;
+    const address = (status: string) => requestsAddress({ [FILTERS[chosen.group] ?? ""]: name, status, from });
+    return html`<tr>
+      <th scope="row" dir="auto"><a href=${address("")}>${name}</a></th>
+      <td class="number" data-label="Requests">${count(requests)}</td>
+      <td class="number" data-label="Errors">${errors > 0 ? html`<a href=${address("failed")}>${count(errors)}</a>` : "0"}</td>
+      <td class="number" data-label="Input tokens">${count(input)}</td>
+      <td class="number" data-label="Output tokens">${count(output)}</td>
+      <td class="number" data-label="Time on average">${average === null ? "–" : duration(average)}</td>
+      <td class="number" data-label="Cost">${money(cost)}</td>
+    </tr>`;
   }
 
   return { show: () => void load() };
+}
+
+/** A time that nobody took is not zero. */
+function inCell(value: number | null | undefined, { inWords, isTime }: Measure) {
+  return value == null && isTime ? "–" : inWords(value ?? 0);
 }
 
 /** The storage of tenants now, those that store most first. */
@@ -187,7 +236,7 @@ function storedTemplate(tenants: readonly Stored[]) {
           <thead><tr><th scope="col">Tenant</th><th scope="col" class="number">Bytes</th><th scope="col" class="number">Responses</th><th scope="col" class="number">Conversations</th></tr></thead>
           <tbody>
             ${storing
-              .slice(0, MAX_STORING)
+              .slice(0, MAX_ROWS)
               .map(
                 ({
                   project_id: tenant,
@@ -201,7 +250,7 @@ function storedTemplate(tenants: readonly Stored[]) {
           </tbody>
         </table>
       </div>
-      ${storing.length > MAX_STORING ? html`<p class="note">${count(storing.length - MAX_STORING)} others store less.</p>` : nothing}
+      ${storing.length > MAX_ROWS ? html`<p class="note">${count(storing.length - MAX_ROWS)} others store less.</p>` : nothing}
     </section>
   `;
 }

@@ -2,6 +2,8 @@ import { html, nothing, render } from "lit-html";
 import { auditSection } from "./operate-audit.ts";
 import { configurationSection } from "./operate-configuration.ts";
 import { keysSection } from "./operate-keys.ts";
+import { overviewSection } from "./operate-overview.ts";
+import { requestsSection } from "./operate-requests.ts";
 import { runsSection } from "./operate-runs.ts";
 import { serversSection } from "./operate-servers.ts";
 import { usageSection } from "./operate-usage.ts";
@@ -17,6 +19,8 @@ const SECTIONS: Record<
   string,
   { label: string; isOpen?: true; reads?: string; make: (element: HTMLElement) => Section }
 > = {
+  overview: { label: "Overview", reads: "retrieveOverview", make: overviewSection },
+  requests: { label: "Requests", reads: "listRequests", make: requestsSection },
   servers: { label: "Model servers", isOpen: true, make: serversSection },
   configuration: { label: "Configuration", reads: "retrieveConfiguration", make: configurationSection },
   runs: { label: "Live runs", make: runsSection },
@@ -27,7 +31,7 @@ const SECTIONS: Record<
 
 export function operateView(view: HTMLElement): View {
   const made: Map<string, { element: HTMLElement; section: Section }> = new Map();
-  let shown = "servers";
+  let shown = "";
   /** The section of the address, while the view is shown. */
   let wanted: string | undefined;
   let rights: Promise<void> | undefined;
@@ -49,7 +53,7 @@ export function operateView(view: HTMLElement): View {
     );
   }
 
-  function open(name: string) {
+  function open(name: string, query: URLSearchParams) {
     if (name !== shown) made.get(shown)?.section.hide?.();
     shown = name;
     draw();
@@ -63,18 +67,18 @@ export function operateView(view: HTMLElement): View {
       made.set(name, next);
     }
     body.replaceChildren(next.element);
-    next.section.show();
+    next.section.show(query);
   }
 
   return {
-    async show({ path: [name = "servers"] }) {
+    async show({ path: [name = ""], query }) {
       wanted = name;
       draw();
       rights ??= isAdministrator() ? loadRights() : Promise.resolve();
       await rights;
       if (wanted !== name) return;
-      wanted = allowedSections().some(([each]) => each === name) ? name : "servers";
-      open(wanted);
+      wanted = allowedSections().some(([each]) => each === name) ? name : firstSection();
+      open(wanted, query);
     },
     hide() {
       wanted = undefined;
@@ -90,6 +94,11 @@ export function operateView(view: HTMLElement): View {
 
 function isAdministrator() {
   return session.who === "admin" || session.who === "both";
+}
+
+/** The section that is shown where the address has none, or one that the user may not read. */
+function firstSection() {
+  return (isAdministrator() && allowedSections()[0]?.[0]) || "servers";
 }
 
 /** The sections that the user's role may read. */

@@ -18,8 +18,8 @@ export interface View {
 
 /** A part of the operator's view. */
 export interface Section {
-  /** Called each time the section is shown: loads new data. */
-  show: () => void;
+  /** Called each time the section is shown, with the query of the address: loads new data. */
+  show: (query: URLSearchParams) => void;
   /** Called when another section is shown. */
   hide?: () => void;
 }

@@ -1,0 +1,108 @@
+import { html, nothing, render } from "lit-html";
+import { beside } from "./beside.ts";
+import type { Chart, DrawnChart } from "./chart.ts";
+
+/** The number of colours in `operate.css`. */
+export const MAX_SERIES = 7;
+
+/** A chart. A table beside it has the same figures for people who cannot see it. */
+export class ChartView {
+  element = document.createElement("figure");
+  #place = document.createElement("div");
+  #chart: Chart | undefined;
+  #drawn: DrawnChart | undefined;
+  /** The index of the point under the cursor. */
+  #at: number | undefined;
+  #fault = false;
+
+  constructor() {
+    this.element.className = "chart card";
+    this.#place.className = "chart-place";
+    this.#place.role = "img";
+    new ResizeObserver(() => (this.#drawn ? this.#fit() : void this.#plot())).observe(this.#place);
+    const redraw = () => this.#drawn?.redraw();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  }
+
+  show(chart: Chart) {
+    this.#chart = chart;
+    this.#at = undefined;
+    this.#place.ariaLabel = `${chart.title}. The figures are in the table below.`;
+    this.#draw();
+    this.#drawn?.remove();
+    this.#drawn = undefined;
+    void this.#plot();
+  }
+
+  #fit() {
+    if (this.#place.clientWidth > 0) this.#drawn?.fit();
+  }
+
+  async #plot() {
+    const chart = this.#chart;
+    try {
+      const { drawChart }: typeof import("./chart.ts") = await beside("chart.js");
+      // Another chart may have come meanwhile. What is not on the page has no size.
+      if (chart !== this.#chart || !chart || this.#drawn || this.#place.clientWidth === 0) return;
+      this.#drawn = drawChart(this.#place, chart, this.#colourOf, (index) => {
+        this.#at = index;
+        this.#draw();
+      });
+    } catch {
+      this.#fault = true;
+      this.#draw();
+    }
+  }
+
+  #colourOf = (index: number) => {
+    const swatch = this.element.querySelectorAll(".swatch")[index];
+    return swatch ? getComputedStyle(swatch).backgroundColor : "gray";
+  };
+
+  #draw() {
+    const chart = this.#chart;
+    if (!chart) return;
+    const { title, note, series } = chart;
+    render(
+      html`
+        <figcaption>
+          <span class="chart-title">${title}</span>
+          <span class="note" aria-hidden=${this.#at === undefined ? nothing : "true"}>${this.#at === undefined ? note : this.#pointText(chart, this.#at)}</span>
+        </figcaption>
+        ${this.#fault ? html`<p class="notice">The chart could not be loaded. The table has its figures.</p>` : this.#place}
+        <ul class="legend">${series.map(({ name, colour }, index) => html`<li><span class=${`swatch series-${colour ?? index}`} aria-hidden="true"></span>${name}</li>`)}</ul>
+      `,
+      this.element,
+    );
+  }
+
+  #pointText({ times, series, labelOf, inWords }: Chart, at: number) {
+    const amounts = series.flatMap(({ name, values }) => {
+      const value = values[at];
+      return value == null || value === 0 ? [] : [`${series.length > 1 ? `${name} ` : ""}${inWords(value)}`];
+    });
+    return `${labelOf(times[at] ?? 0)}: ${amounts.join(", ") || "–"}`;
+  }
+}
+
+const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumSignificantDigits: 3 });
+
+/** A number for an axis, such as `12K`. */
+export function shortly(value: number) {
+  return compact.format(Number(value.toPrecision(6)));
+}
+
+/**
+ * The label of a moment on an axis, in the browser's language.
+ * @param time Unix seconds
+ * @param width of a bucket, in seconds
+ * @param span of the chart, in seconds
+ */
+export function labelOfTime(time: number, width: number, span: number) {
+  const day = { day: "numeric", month: "short" } as const;
+  const hour = { hour: "2-digit", minute: "2-digit" } as const;
+  // A day is one of UTC's: so the server counts.
+  const options = width >= 86_400 ? { ...day, timeZone: "UTC" } : span > 86_400 ? { ...day, ...hour } : hour;
+  return new Date(time * 1_000).toLocaleString(undefined, options);
+}
