@@ -19,7 +19,7 @@ import { MAX_CALL_LENGTH, unwrap } from "../store/objects/rpc.ts";
 import { readInputFiles } from "./input-files.ts";
 import { admitStored } from "./limit-reservation.ts";
 import { noteHome } from "./policy.ts";
-import { type Include, type ShownPage, shownItem, shownItemPage } from "./responses.ts";
+import { type Include, metadataBody, type ShownPage, shownItem, shownItemPage } from "./responses.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -33,7 +33,6 @@ export const conversationBody = z.object({
   items: list(inputItem, { max: MAX_ITEMS }).nullish(),
   metadata: metadata.nullish(),
 });
-export const updateConversationBody = z.object({ metadata: metadata.nullable().describe("`null` removes all of it.") });
 export const addItemsBody = z.object({ items: list(inputItem, { min: 1, max: MAX_ITEMS }) });
 
 export async function createConversation(caller: Caller, body: unknown): Promise<Conversation> {
@@ -55,7 +54,7 @@ export async function retrieveConversation(caller: Caller, id: string): Promise<
 }
 
 export async function updateConversation(caller: Caller, id: string, body: unknown): Promise<Conversation> {
-  const { metadata: values } = parse(updateConversationBody, body);
+  const { metadata: values } = parse(metadataBody, body);
   return ask(caller, id, (home) => home.updateConversation(id, values ?? {}));
 }
 

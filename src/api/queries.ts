@@ -74,6 +74,7 @@ export const responsesQuery = z.object({
   limit: wholeNumber.pipe(z.int().min(1).max(100)).default(20),
   order: z.enum(["asc", "desc"]).default("desc"),
   after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  group_by: z.enum(["tree"]).optional(),
   id: z.string().min(1).max(MAX_ID_LENGTH).optional(),
   model: name.optional(),
   status: z.enum(["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]).optional(),

@@ -1,4 +1,4 @@
-import type { includeValues } from "@responses-edge/responses-api/create-fields";
+import { type includeValues, metadata } from "@responses-edge/responses-api/create-fields";
 import { conversationNotFound, invalidRequest, responseNotFound } from "@responses-edge/responses-api/errors";
 import {
   MAX_ID_LENGTH,
@@ -10,7 +10,8 @@ import {
 } from "@responses-edge/responses-api/ids";
 import { withoutReadParts } from "@responses-edge/responses-api/items/parts";
 import { type ReasoningShown, shownHead, shownItems } from "@responses-edge/responses-api/items/reasoning";
-import type { z } from "zod";
+import { parse } from "@responses-edge/responses-api/validation-errors";
+import { z } from "zod";
 import { conversationAddress } from "../store/home/home-client.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "../store/home/item-store.ts";
 import type { StoredResponse } from "../store/home/turn-store.ts";
@@ -44,6 +45,16 @@ export async function retrieveResponse(
 /** Stops a background run, and gives the response in its state after that. Throws the 400 of a synchronous response. */
 export async function cancelResponse(caller: Caller, address: TurnAddress): Promise<StoredResponse> {
   const response = unwrap(await ask(caller, address, (home) => home.cancel(address.turn)));
+  return shownResponse(caller, response, []);
+}
+
+/** The body of a change of a response, or of a conversation. */
+export const metadataBody = z.object({ metadata: metadata.nullable().describe("`null` removes all of it.") });
+
+/** Replaces the metadata of a response, and gives the response. Throws the 409 of one that is running. */
+export async function updateResponse(caller: Caller, address: TurnAddress, body: unknown): Promise<StoredResponse> {
+  const { metadata: values } = parse(metadataBody, body);
+  const response = unwrap(await ask(caller, address, (home) => home.updateResponse(address.turn, values ?? {})));
   return shownResponse(caller, response, []);
 }
 

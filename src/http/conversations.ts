@@ -38,7 +38,7 @@ export const conversations = [
   endpoint("POST /v1/conversations/:id", {
     summary: "change its `metadata`",
     operation: byTenant("updateConversation", "request", {
-      body: json("UpdateConversation"),
+      body: json("UpdateMetadata"),
       answers: ok("Conversation"),
     }),
     handle: async (context) => {

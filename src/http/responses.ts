@@ -16,6 +16,7 @@ import {
   responseAddress,
   responseTree,
   retrieveResponse,
+  updateResponse,
 } from "../api/responses.ts";
 import { followResponse } from "../api/run-events.ts";
 import type { SlowAnswer } from "../api/transport.ts";
@@ -29,7 +30,7 @@ import { telemetryOf } from "../telemetry/telemetry.ts";
 import { itemList, jsonText } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authenticate } from "./auth.ts";
-import { CODEX_TURN_STATE, callerOf, callWithBody, codexTurnState, identityOf, ownerOf } from "./caller.ts";
+import { CODEX_TURN_STATE, callerOf, callWithBody, codexTurnState, identityOf, jsonBody, ownerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
 
@@ -118,7 +119,7 @@ export const responses = [
   }),
   endpoint("GET /v1/responses", {
     summary:
-      "the stored responses, newest first: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `id`, `model`, `status`, `conversation`, `metadata[…]`, `created_at[gte]`, `created_at[lt]`, `query` ([docs/storage.md](docs/storage.md#the-list-of-responses)); with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md))",
+      "the stored responses, newest first: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `id`, `model`, `status`, `conversation`, `metadata[…]`, `created_at[gte]`, `created_at[lt]`, `query`, `group_by=tree` ([docs/storage.md](docs/storage.md#the-list-of-responses)); with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md))",
     operation: byTenant("listResponses", "read", {
       answers: { 200: { "application/json": "ResponseList" }, 101: {} },
       errors: [426],
@@ -200,6 +201,21 @@ export const responses = [
         throw invalidRequest("starting_after", "'starting_after' is only valid with 'stream=true'.");
       }
       return jsonText(context, responseBody(await retrieveResponse(caller, address, include)));
+    },
+  }),
+  endpoint("POST /v1/responses/:id", {
+    summary: "change its `metadata`",
+    operation: byTenant("updateResponse", "request", {
+      body: json("UpdateMetadata"),
+      answers: ok("ResponseObject"),
+      errors: [409],
+      description:
+        "Replaces the metadata of a stored response, as OpenAI's API does for conversations. A response that is still in progress is a 409.",
+    }),
+    handle: async (context) => {
+      const address = responseAddress(context.req.param("id"));
+      const body = await jsonBody(context);
+      return jsonText(context, responseBody(await updateResponse(callerOf(context), address, body)));
     },
   }),
   endpoint("DELETE /v1/responses/:id", {

@@ -176,6 +176,25 @@ describe("bodies", () => {
     }
   });
 
+  test("a response whose metadata were changed has these, and is otherwise as before", async () => {
+    const changed = goodResponse({ metadata: { a: "b" } });
+    for (const [bodies, expected] of [
+      [[changed, changed], ""],
+      [[goodResponse(), goodResponse()], "#18 final object: metadata"],
+      [[changed, goodResponse()], "#18 final object: metadata"],
+      [[{ ...changed, model: "another" }, changed], "#18 final object: model"],
+    ] as const) {
+      const checked = answering(sse(Draft.good()), ...bodies.map((body) => json(body)));
+      await (await post(checked, STREAMED)).text();
+      const body = JSON.stringify({ metadata: { a: "b" } });
+      await (await checked(`${BASE}/responses/resp_1`, { method: "POST", body })).json();
+      await (await checked(`${BASE}/responses/resp_1`)).json();
+      const found = await violations(checked);
+      if (expected === "") expect(found).toBe("");
+      else expect(found).toContain(expected);
+    }
+  });
+
   test.each<[string, JsonObject, string, string]>([
     ["good", {}, "", ""],
     ["empty", { data: [], first_id: null, last_id: null }, "", ""],

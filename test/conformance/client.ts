@@ -304,7 +304,7 @@ function bodyViolations(body: unknown, exchange: Exchange, memory: Memory): read
     if (exchange.method === "POST" && exchange.url.pathname.endsWith("/responses")) {
       violations.push(...echoViolations(exchange.sent, response));
     }
-    return [...violations, ...rememberFinal(response, memory)];
+    return [...violations, ...rememberFinal(response, memory, exchange)];
   }
   const known = objectViolations(body);
   if (known !== undefined) return known;
@@ -313,16 +313,21 @@ function bodyViolations(body: unknown, exchange: Exchange, memory: Memory): read
   return [`#21 the body has unknown object ${show(body.object)}`];
 }
 
-/** Check 18: the final snapshot and every later body are the same response. */
-function rememberFinal(response: ResponseObject, memory: Memory): string[] {
+/** Check 18: the final snapshot and every later body are the same response, except for metadata that were changed. */
+function rememberFinal(response: ResponseObject, memory: Memory, exchange?: Exchange): string[] {
   if (!isTerminal(response)) return [];
-  const before = memory.final.get(response.id);
-  if (before === undefined) {
-    memory.final.set(response.id, response);
-    return [];
-  }
+  const known = memory.final.get(response.id);
+  const before = known && exchange && isChange(exchange) ? { ...known, metadata: metadataOf(exchange) } : known;
+  if (before === undefined || before !== known) memory.final.set(response.id, response);
+  if (before === undefined) return [];
   const [now, then] = [withoutIncludes(response), withoutIncludes(before)];
   return sameJson(now, then) ? [] : [`#18 final object: ${difference(now, then)} as before`];
+}
+
+const isChange = ({ method, url }: Exchange) => method === "POST" && /\/responses\/resp_[^/]+$/.test(url.pathname);
+
+function metadataOf({ sent }: Exchange): ResponseObject["metadata"] {
+  return (sent.metadata ?? {}) as ResponseObject["metadata"];
 }
 
 /** A response without the fields that `include` may add, since two requests may differ in them. */

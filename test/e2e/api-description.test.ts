@@ -200,6 +200,7 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "GET /v1/responses": () => [
     newResponse({ metadata: { team: "a" } }).then(() => ask("GET", "/v1/responses?limit=2&metadata[team]=a")),
     ask("GET", "/v1/responses?order=asc&status=completed&query=hello&created_at[gte]=1"),
+    ask("GET", "/v1/responses?group_by=tree"),
   ],
   "POST /v1/responses": () => [
     ask("POST", "/v1/responses", turn),
@@ -233,6 +234,9 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
     ask("POST", "/v1/decisions", { ...turn, questions: [{ type: "predicate", instructions: "Is it?" }] }),
   ],
   "GET /v1/responses/{id}": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}`))],
+  "POST /v1/responses/{id}": () => [
+    newResponse().then((id) => ask("POST", `/v1/responses/${id}`, { metadata: { a: "b" } })),
+  ],
   "DELETE /v1/responses/{id}": () => [newResponse().then((id) => ask("DELETE", `/v1/responses/${id}`))],
   "POST /v1/responses/{id}/cancel": () => [
     newResponse({ background: true }).then((id) => ask("POST", `/v1/responses/${id}/cancel`)),

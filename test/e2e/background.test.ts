@@ -421,6 +421,18 @@ describe("the history of a background response", () => {
   });
 });
 
+describe("the metadata of a background response", () => {
+  it("can be changed once it has ended", async () => {
+    const { id } = await beginTalking(own("simulator?tps=50&words=1000"), { metadata: { title: "Old" } });
+    const change = (): Promise<Response> => gateway.openai.post(`/responses/${id}`, { body: { metadata: { a: "b" } } });
+    await expect(change()).rejects.toMatchObject({ status: 409, code: "response_in_progress" });
+    expect((await gateway.openai.responses.retrieve(id)).metadata).toEqual({ title: "Old" });
+    const { metadata: _, output_text: text, ...cancelled } = await cancel(id);
+    expect(await change()).toMatchObject({ ...cancelled, metadata: { a: "b" } });
+    expect(await settled(id)).toMatchObject({ status: "cancelled", metadata: { a: "b" }, output_text: text });
+  });
+});
+
 describe("the input items of a background response", () => {
   it("can be listed while it runs, and are the same afterwards", async () => {
     const input = [

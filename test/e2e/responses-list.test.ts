@@ -66,6 +66,16 @@ class Tenant {
     return (await this.page(query)).data.map(({ id }) => id);
   }
 
+  /** The roots of a page of trees. */
+  async roots(query = ""): Promise<(string | undefined)[]> {
+    return (await this.page(`?group_by=tree${query}`)).data.map(({ tree }) => tree?.root_id);
+  }
+
+  /** Replaces the metadata of a response. */
+  change(id: string, metadata: Record<string, string> | null): Promise<{ metadata: Record<string, string> }> {
+    return this.openai.post(`/responses/${id}`, { body: { metadata } });
+  }
+
   async create(body: Omit<ResponseCreateParamsNonStreaming, "model">, model = "simulator"): Promise<string> {
     return (await this.openai.responses.create({ ...body, model })).id;
   }
@@ -273,7 +283,149 @@ describe("filters", () => {
   });
 });
 
+describe.concurrent("group_by=tree", () => {
+  it("lists each tree as its newest response, with its root, the latest activity first", async () => {
+    const tenant = await newTenant();
+    const first = await tenant.create({ input: "Where is the harbour?", metadata: { title: "Harbour" } });
+    const second = await tenant.create({ input: "Where is the mill?" });
+    const branch = await tenant.create({ input: "And its lighthouse?", previous_response_id: first });
+    const newest = await tenant.create({ input: "And its crane?", previous_response_id: first, metadata: { a: "b" } });
+    await tenant.listed(first, second, branch, newest);
+    const { data, ...rest } = await tenant.page("?group_by=tree");
+    expect(rest).toEqual({ object: "list", first_id: newest, last_id: second, has_more: false });
+    const { created_at } = await tenant.openai.responses.retrieve(first);
+    const [summary] = (await tenant.page(`?id=${newest}`)).data;
+    const tree = { root_id: first, metadata: { title: "Harbour" }, created_at, responses: 3 };
+    expect(data[0]).toEqual({
+      ...summary,
+      tree: { ...tree, input: { type: "message", text: "Where is the harbour?" } },
+    });
+    expect(data[1]).toMatchObject({ id: second, tree: { root_id: second, responses: 1 } });
+    expect(summary).not.toHaveProperty("tree");
+  });
+
+  it("has a conversation as one tree, and trees that share a home as several", async () => {
+    const tenant = await newTenant();
+    const { id: conversation } = await tenant.openai.conversations.create();
+    const opened = await tenant.create({ input: "One.", conversation });
+    const apart = [await tenant.create({ input: "Two." }), await tenant.create({ input: "Three." })];
+    expect(new Set(apart.map(homeKey)).size).toBe(1);
+    const last = await tenant.create({ input: "Four.", conversation });
+    await tenant.listed(opened, ...apart, last);
+    expect(await tenant.roots()).toEqual([opened, ...apart.toReversed()]);
+  });
+
+  it("continues page by page in both orders, after a response that was the newest of its tree", async () => {
+    const tenant = await newTenant();
+    const roots: string[] = [];
+    for (let index = 0; index < 5; index += 1) roots.push(await tenant.create({ input: `Number ${index}` }));
+    await tenant.listed(...roots);
+    const walk = async (order: string) => {
+      const seen: unknown[] = [];
+      for (let after = ""; ; ) {
+        const { data, has_more, last_id } = await tenant.page(`?group_by=tree&limit=2&order=${order}${after}`);
+        seen.push(...data.map(({ tree }) => tree?.root_id));
+        if (!has_more) return seen;
+        after = `&after=${last_id}`;
+      }
+    };
+    expect(await walk("asc")).toEqual(roots);
+    expect(await walk("desc")).toEqual(roots.toReversed());
+    const [oldest, older, middle] = roots;
+    const next = await tenant.create({ input: "Go on.", previous_response_id: middle ?? "" });
+    await tenant.listed(next);
+    expect(await tenant.roots(`&after=${middle}`)).toEqual([older, oldest]);
+    expect((await tenant.get(`?group_by=tree&after=resp_${"x".repeat(32)}`)).status).toBe(400);
+  });
+
+  it("lists a tree if any of its responses passes all filters, by its latest activity", async () => {
+    const tenant = await newTenant();
+    const ferry = await tenant.create({ input: "The ferry leaves at noon.", metadata: { pinned: "true" } });
+    const train = await tenant.create({ input: "The train is late." });
+    const cut = await tenant.create({ input: "Another ferry", max_output_tokens: 2, metadata: { pinned: "true" } });
+    const last = await tenant.create({ input: "Thanks.", previous_response_id: ferry });
+    await tenant.listed(ferry, train, cut, last);
+    expect(await tenant.roots("&query=ferry")).toEqual([ferry, cut]);
+    expect(await tenant.roots("&query=ferry&limit=1")).toEqual([ferry]);
+    expect(await tenant.roots(`&query=ferry&after=${last}`)).toEqual([cut]);
+    expect(await tenant.roots("&query=ferry&order=asc")).toEqual([cut, ferry]);
+    expect(await tenant.roots("&query=ferry&metadata[pinned]=true&status=incomplete")).toEqual([cut]);
+    expect(await tenant.roots("&query=ferry%20thanks")).toEqual([]);
+    expect(await tenant.roots("&query=train&metadata[pinned]=true")).toEqual([]);
+    expect(await tenant.roots("&status=incomplete")).toEqual([cut]);
+    expect(await tenant.roots(`&id=${ferry}`)).toEqual([ferry]);
+    expect(await tenant.roots(`&id=${last}`)).toEqual([ferry]);
+    const { created_at: at } = await tenant.openai.responses.retrieve(ferry);
+    expect(await tenant.roots(`&created_at[gte]=${at}`)).toEqual([ferry, cut, train]);
+    expect(await tenant.roots(`&created_at[lt]=${at + 3600}`)).toEqual([ferry, cut, train]);
+    expect(await tenant.roots(`&created_at[lt]=${at - 3600}`)).toEqual([]);
+    expect(await (await newTenant()).roots("&query=ferry")).toEqual([]);
+    expect((await tenant.get("?group_by=model")).status).toBe(400);
+  });
+
+  it("has the oldest response that is left for a root that was deleted, and no tree without responses", async () => {
+    const tenant = await newTenant();
+    const root = await tenant.create({ input: "The first." });
+    const middle = await tenant.create({ input: "The second.", previous_response_id: root });
+    const newest = await tenant.create({ input: "The third.", previous_response_id: middle });
+    await tenant.listed(root, middle, newest);
+    const treesWithout = async (gone: string) => {
+      await tenant.openai.responses.delete(gone);
+      await eventually(async () => !(await tenant.ids()).includes(gone));
+      return (await tenant.page("?group_by=tree")).data.map(({ id, tree }) => [id, tree?.root_id, tree?.responses]);
+    };
+    expect(await treesWithout(root)).toEqual([[newest, middle, 2]]);
+    expect(await treesWithout(newest)).toEqual([[middle, middle, 1]]);
+    expect(await treesWithout(middle)).toEqual([]);
+    expect(tenant.rows("SELECT COUNT(*) AS count FROM tree")).toEqual([{ count: 0 }]);
+  });
+});
+
+describe.concurrent("changed metadata", () => {
+  it("are listed and found instead of the earlier ones, with the duration that the response had", async () => {
+    const tenant = await newTenant();
+    const root = await tenant.create({ input: "Where is the harbour?", metadata: { title: "Old" } });
+    const before = await tenant.listed(root);
+    expect(await tenant.change(root, { title: "New", pinned: "true" })).toMatchObject({
+      id: root,
+      metadata: { title: "New", pinned: "true" },
+    });
+    await eventually(async () => (await tenant.ids("?metadata[pinned]=true")).includes(root));
+    expect(await tenant.listed(root)).toEqual({ ...before, metadata: { title: "New", pinned: "true" } });
+    expect(await tenant.ids("?metadata[title]=Old")).toEqual([]);
+    expect((await tenant.page("?group_by=tree")).data[0]?.tree?.metadata).toEqual({ title: "New", pinned: "true" });
+  });
+
+  it("of a background response that is not stored are not listed", async () => {
+    const tenant = await newTenant();
+    const id = await tenant.create({ input: "Forget this.", background: true, store: false });
+    await ended({ openai: tenant.openai, vllm }, id);
+    await tenant.change(id, { a: "b" });
+    await tenant.listed(await tenant.create({ input: "Keep this.", background: true }));
+    expect(await tenant.ids("?metadata[a]=b")).toEqual([]);
+  });
+});
+
 describe("the index", () => {
+  it("gets a change that was made just before its process was killed", async () => {
+    const tenant = await newTenant();
+    const { conversations } = tenant.openai;
+    const { id: conversation } = await conversations.create();
+    const renamed = await tenant.create({ input: "Rename this.", metadata: { title: "Old" } });
+    const cleared = await tenant.create({ input: "My number is 55512.", conversation });
+    await tenant.listed(renamed, cleared);
+    const items = await Array.fromAsync(conversations.items.list(conversation));
+    await Promise.all([
+      tenant.change(renamed, { title: "New" }),
+      ...items.map((item) => conversations.items.delete(item.id ?? "", { conversation_id: conversation })),
+    ]);
+    await worker.kill();
+    await worker.restart();
+    expect((await tenant.openai.responses.retrieve(renamed)).metadata).toEqual({ title: "New" });
+    await eventually(async () => (await tenant.ids("?metadata[title]=New")).includes(renamed));
+    await eventually(async () => (await tenant.ids("?query=55512")).length === 0);
+  });
+
   it("gets a response whose process was killed at once, and loses one that was deleted just before", async () => {
     const tenant = await newTenant();
     const gone = await tenant.create({ input: "This will be deleted." });
@@ -296,10 +448,11 @@ describe("the index", () => {
     await worker.kill();
     const createdAt = Date.now() - 31 * DAY_MS;
     worker.responseIndexes.exec(index, "UPDATE response SET no = ?", createdAt * 1000);
+    worker.responseIndexes.exec(index, "UPDATE tree SET newest = ?", createdAt * 1000);
     const home = objectId(`${tenant.name}:${homeKey(old)}`);
     worker.storage.exec(home, "UPDATE turns SET created_at = ?", createdAt);
     await worker.restart();
-    expect(await tenant.ids()).toEqual([]);
+    expect([await tenant.ids(), await tenant.roots()]).toEqual([[], []]);
     await worker.kill();
     worker.passTime(31 * DAY_MS);
     await worker.restart();

@@ -233,6 +233,59 @@ describe("retrieve", () => {
   });
 });
 
+describe("a change of the metadata", () => {
+  const change = (id: string, body: unknown): Promise<Response> => gateway.openai.post(`/responses/${id}`, { body });
+
+  it("replaces them, and nothing else", async () => {
+    const created = await gateway.openai.responses.create({ model, input: "One.", metadata: { old: "1", a: "b" } });
+    for (const metadata of [{ title: "Two", pinned: "true" }, {}, { title: "Three" }, null]) {
+      const changed = await change(created.id, { metadata });
+      expect(changed.metadata).toEqual(metadata ?? {});
+      const stored = await gateway.openai.responses.retrieve(created.id);
+      expect(stored).toEqual({ ...created, metadata: metadata ?? {} });
+    }
+    await say("And then?", created);
+    expect(lastPrompt(gateway).messages).toEqual(conversation("One.", "And then?"));
+  });
+
+  it("may take more rows or fewer", async () => {
+    const long = Object.fromEntries(Array.from({ length: 16 }, (_, key) => [`key${key}`, "v".repeat(512)]));
+    const created = await gateway.openai.responses.create({
+      model: "simulator?max_model_len=10000000",
+      input: "One.",
+      instructions: "I".repeat(298_800),
+    });
+    const rows: unknown[] = [];
+    for (const metadata of [long, {}, long]) {
+      await change(created.id, { metadata });
+      expect(await gateway.openai.responses.retrieve(created.id)).toEqual({ ...created, metadata });
+      const count = "SELECT COUNT(*) AS rows FROM turns WHERE response <> '' AND turn = ?";
+      rows.push(...gateway.storage.execAt(created.id, count, created.id.slice(-10)));
+    }
+    expect(rows).toEqual([{ rows: 3 }, { rows: 2 }, { rows: 3 }]);
+  });
+
+  it("is refused as it is for a conversation", async () => {
+    const { id } = await say("One.");
+    for (const body of [{}, { metadata: 1 }, { metadata: { a: 1 } }, { metadata: { ["k".repeat(65)]: "" } }, [], "x"]) {
+      const { id: other } = await gateway.openai.conversations.create();
+      const answers = [`responses/${id}`, `conversations/${other}`].map(async (path) => {
+        const headers = { "content-type": "application/json" };
+        const sent = { method: "POST", headers, body: JSON.stringify(body) };
+        const answer = await fetch(`${gateway.url}/v1/${path}`, sent);
+        return { status: answer.status, body: await answer.json() };
+      });
+      const [refused, expected] = await Promise.all(answers);
+      expect(refused).toEqual(expected);
+      expect(refused?.status).toBe(400);
+    }
+    expect((await gateway.openai.responses.retrieve(id)).metadata).toEqual({});
+    for (const unknown of [`resp_${"0".repeat(32)}`, "resp_1"]) {
+      await expect(change(unknown, { metadata: {} })).rejects.toMatchObject({ status: 404 });
+    }
+  });
+});
+
 describe("delete", () => {
   const notFound = { status: 404, code: "response_not_found" };
   const notContinued = { status: 400, code: "previous_response_not_found", param: "previous_response_id" };

@@ -110,7 +110,11 @@ export const CAPABILITIES: Record<string, Capability> = {
     stores: ["HOME"],
     async use(tenant, text) {
       const { id } = await create(tenant, text);
-      return () => isResponse(tenant, id, text);
+      await tenant.openai.post(`/responses/${id}`, { body: { metadata: { title: text } } });
+      return async () => {
+        await isResponse(tenant, id, text);
+        assert.deepEqual((await tenant.openai.responses.retrieve(id)).metadata, { title: text });
+      };
     },
   },
 
@@ -372,13 +376,17 @@ export const CAPABILITIES: Record<string, Capability> = {
   "the list of responses": {
     stores: ["RESPONSE_INDEXES", "HOME"],
     async use(tenant, text) {
-      const { id } = await create(tenant, text, { metadata: { about: text } });
-      const isListed = async () => {
-        const answer = await tenant.fetch(`/v1/responses?metadata[about]=${encodeURIComponent(text)}`);
+      const { id } = await create(tenant, text);
+      await tenant.openai.post(`/responses/${id}`, { body: { metadata: { about: text } } });
+      const isListed = async (more = "") => {
+        const answer = await tenant.fetch(`/v1/responses?metadata[about]=${encodeURIComponent(text)}${more}`);
         return (await answer.text()).includes(id);
       };
       await eventually(isListed);
-      return async () => void (await eventually(isListed));
+      return async () => {
+        await eventually(isListed);
+        await eventually(() => isListed("&group_by=tree"));
+      };
     },
   },
 

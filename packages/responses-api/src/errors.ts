@@ -165,6 +165,12 @@ export function conversationLocked(): ApiError {
   });
 }
 
+/** The 409 of a change of a response that is running. */
+export function responseInProgress(): ApiError {
+  const message = "The response is still in progress. It can be changed once it has ended.";
+  return new ApiError({ status: 409, message, param: "response_id", code: "response_in_progress" });
+}
+
 /** The 429 of a tenant, a conversation or a response with the maximum of work in progress (OpenAI's code and type). */
 export function tooManyInProgress(message: string): ApiError {
   return new ApiError({

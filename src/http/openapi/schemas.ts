@@ -58,9 +58,10 @@ import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "@resp
 import { STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
 import { changeConfigurationBody, shownConfiguration } from "../../api/configuration.ts";
-import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
+import { addItemsBody, conversationBody } from "../../api/conversations.ts";
 import { LIMITED_BECAUSE } from "../../api/health.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
+import { metadataBody } from "../../api/responses.ts";
 import { apiKeyObject, importedTenant, runObject } from "../../contract/admin-objects.ts";
 import { grants } from "../../contract/grants.ts";
 import { DISK_STATES } from "../../store/objects/process-state.ts";
@@ -269,7 +270,7 @@ export function bodySchemas() {
     RotateWebhookSecret: rotateSecretBody,
     TestWebhookEndpoint: testEndpointBody,
     CreateConversation: conversationBody,
-    UpdateConversation: updateConversationBody,
+    UpdateMetadata: metadataBody,
     AddItems: addItemsBody,
     CreateApiKey: createKeyBody,
     ChangeApiKey: changeKeyBody,

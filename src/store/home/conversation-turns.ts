@@ -166,9 +166,11 @@ export class ConversationTurns {
   deleteItem(id: string, itemId: string, ticket: string, waitMs: number): Promise<Result<Conversation | null> | null> {
     return this.#change(id, ticket, waitMs, () => {
       if (!this.#rows.items.ofConversation(itemId)) return null;
-      this.#rows.items.delete(itemId);
       const turn = parseItemId(itemId)?.turn;
-      if (turn !== undefined && this.#rows.turns.hasResponse(turn)) this.#rows.noteResponse(turn);
+      this.#rows.transaction(() => {
+        this.#rows.items.delete(itemId);
+        if (turn !== undefined && this.#rows.turns.hasResponse(turn)) this.#rows.noteChanged(turn);
+      });
       return this.#rows.conversations.get(id);
     });
   }

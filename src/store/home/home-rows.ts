@@ -22,7 +22,7 @@ type HomeMessages = {
   usage: RunUse;
   /** The removal of a response with `store: false` from this home. The key is its turn. */
   removal: Record<string, never>;
-  /** Changed responses, to the tenant's list. */
+  /** Changed responses, to the tenant's list. The key is the turn of a response whose content has changed; empty for all others. */
   list: Record<string, never>;
   /** The stored amounts, to the tenant's quota. Its row says that amounts which were counted were removed. */
   stored: Record<string, never>;
@@ -79,7 +79,10 @@ export class HomeRows {
           if (quota) await endRun(use, quota);
         },
         removal: async (_, turn) => void this.deleteResponse(turn),
-        list: () => this.index.report(),
+        list: (_, turn) => {
+          if (turn !== "") this.index.note(turn);
+          return this.index.report();
+        },
         stored: () => this.stored.report(),
       },
       states: { list: () => this.index.isPending(), stored: () => this.stored.isPending() },
@@ -87,11 +90,32 @@ export class HomeRows {
     });
   }
 
-  /** Notes that a response was stored, changed or deleted. `endedAt`: when it ended, Unix milliseconds, if that was now. */
+  /** Notes that a response was stored or deleted. `endedAt`: when it ended, Unix milliseconds, if that was now. */
   noteResponse(turn: string, endedAt?: number): void {
     if (!this.index.isOn) return;
     this.index.note(turn, endedAt);
     this.outbox.note("list");
+  }
+
+  /**
+   * Notes that the content of a response that is listed has changed. To be called within the transaction of the change: a comparison with
+   * the list would not find it.
+   */
+  noteChanged(turn: string): void {
+    if (this.index.isOn && !this.isUnstored(turn)) this.outbox.add("list", turn, {}, Date.now() + GATHER_MS);
+  }
+
+  /** Replaces the metadata of a response. False if it does not exist. */
+  setMetadata(turn: string, metadata: Record<string, string>): boolean {
+    const stored = this.turns.response(turn);
+    if (!stored) return false;
+    const head = JSON.stringify({ ...(JSON.parse(stored.head) as object), metadata });
+    this.transaction(() => {
+      this.turns.replaceHead(turn, head);
+      this.noteChanged(turn);
+    });
+    this.stored.changes += 1;
+    return true;
   }
 
   /** The turns of ended responses with `store: false`, which are removed soon. */

@@ -1,4 +1,4 @@
-import type { ErrorFields } from "@responses-edge/responses-api/errors";
+import { type ErrorFields, responseInProgress } from "@responses-edge/responses-api/errors";
 import { type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
 import { loadConfig } from "../../config/index.ts";
@@ -140,6 +140,17 @@ export class Home extends OwnedObject {
     return this.#responses.has(address.turn)
       ? treePage({ rows: this.#rows, runs: this.#runs }, treeOf(address), page)
       : null;
+  }
+
+  /** Replaces the metadata of a response, and gives the response; null if it does not exist. The 409 of one that is running. */
+  async updateResponse(turn: string, metadata: Record<string, string>): Promise<Result<StoredResponse> | null> {
+    // Nothing awaits after this: the change and its alarm are one write.
+    await this.#housekeeping.open();
+    if (!this.#rows.setMetadata(turn, metadata)) {
+      return this.#responses.has(turn) ? refused(responseInProgress()) : null;
+    }
+    const response = this.#responses.retrieve(turn);
+    return response && { ok: true, value: response };
   }
 
   /** Removes a response's content; one that is running is stopped first. False if it does not exist. */

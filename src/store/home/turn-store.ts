@@ -6,7 +6,7 @@ import { fromStoredHead, toStoredHead } from "./response-head.ts";
 import type { Tables } from "./tables.ts";
 
 /**
- * The settled turns of a home: immutable rows, and the histories that they make.
+ * The settled turns of a home, and the histories that they make. A row's items never change.
  *
  * Only this file decides whether a response exists for a caller. It does not if it was deleted (its rows are removed,
  * or have no `response`) or has expired (it was created at `oldest` or earlier). Two things outlive it: a younger
@@ -150,6 +150,27 @@ export class TurnStore {
     if (!mayContinue(response)) return response;
     const whole = readText(this.#tables, turn, "response");
     return whole === undefined ? response : fromStoredHead(whole);
+  }
+
+  /**
+   * Replaces a response, without its output. To be called within a transaction. `head`: its JSON text. False if the response does not
+   * exist.
+   */
+  replaceHead(turn: string, head: string): boolean {
+    if (!this.hasResponse(turn)) return false;
+    const cells = toCells(toStoredHead(head));
+    this.#tables.rows("turns", "UPDATE turns SET response = '' WHERE turn = ? AND part >= ?", turn, cells.length);
+    for (const [part, cell] of cells.entries()) {
+      // The text may need more rows than it had.
+      this.#tables.write(
+        "turns",
+        `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, owner)
+         SELECT turn, ?, parent, created_at, position, base, '', '', ?, owner FROM turns WHERE turn = ? AND part = 0
+         ON CONFLICT (turn, part) DO UPDATE SET response = excluded.response`,
+        ...[part, cell, turn],
+      );
+    }
+    return true;
   }
 
   /** Tells whether a turn has an event log, or the end of one. */

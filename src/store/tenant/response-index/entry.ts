@@ -1,5 +1,5 @@
 import { hashOf } from "@responses-edge/engines/hash";
-import { responseId } from "@responses-edge/responses-api/ids";
+import { parseResponseId, responseId, treeOf } from "@responses-edge/responses-api/ids";
 import type { ListedResponse } from "@responses-edge/responses-api/platform/listed-response";
 import {
   inputPreview,
@@ -25,6 +25,8 @@ export interface IndexEntry {
   /** Unix milliseconds. */
   createdAt: number;
   status: ResponseObject["status"];
+  /** False for an ended response whose time of end is not known to the millisecond. The duration that is listed then stays. */
+  isEndKnown: boolean;
   /** The response as it is listed, as JSON, without its cost. */
   body: string;
   /** The tags that a filter compares: `tagOf`. */
@@ -45,10 +47,17 @@ export interface KeptResponse {
 
 type Head = Omit<ResponseObject, "output" | "object">;
 
-/** A word that no text contains, for a model, a status, a conversation, or a pair of metadata. Two of them collide once in 10¹⁹ times. */
-export function tagOf(kind: "model" | "status" | "conversation" | "metadata", ...names: string[]): string {
+/** A word that no text contains, for a model, a status, a conversation, a pair of metadata, or a tree. Two of them collide once in 10¹⁹ times. */
+export function tagOf(kind: "model" | "status" | "conversation" | "metadata" | "tree", ...names: string[]): string {
   const { high, low } = hashOf(JSON.stringify([kind, ...names]));
   return `${(BigInt(high >>> 0) << 32n) | BigInt(low >>> 0)}`;
+}
+
+/** The tag of the tree of a response. */
+export function treeTag(id: string): string {
+  const address = parseResponseId(id);
+  const { home, tree } = address ? treeOf(address) : { home: id, tree: "" };
+  return tagOf("tree", home, tree);
 }
 
 /** `endedAt` in Unix milliseconds; null while it runs, undefined if it is unknown. */
@@ -64,7 +73,7 @@ export function entryOf(
   const { model, status, conversation, metadata, completed_at } = head;
   const end = endedAt ?? (endedAt === undefined && completed_at !== null ? completed_at * 1000 : null);
   const id = responseId({ home, turn });
-  const body: Omit<ListedResponse, "cost_usd"> = {
+  const body: Omit<ListedResponse, "cost_usd" | "tree"> = {
     id,
     object: "response.summary",
     created_at: head.created_at,
@@ -87,8 +96,10 @@ export function entryOf(
     id,
     createdAt,
     status,
+    isEndKnown: endedAt !== undefined,
     body: JSON.stringify(body),
     tags: [
+      treeTag(id),
       tagOf("model", model),
       tagOf("status", status),
       ...(conversation ? [tagOf("conversation", conversation.id)] : []),

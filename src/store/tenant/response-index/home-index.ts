@@ -60,7 +60,7 @@ export class HomeIndex {
 
   /** Notes that a response was stored, changed or deleted. */
   note(turn: string, endedAt?: number): void {
-    this.#changes.set(turn, { endedAt });
+    this.#changes.set(turn, { endedAt: endedAt ?? this.#changes.get(turn)?.endedAt });
   }
 
   /** To be called when any rows may have changed. */

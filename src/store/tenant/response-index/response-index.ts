@@ -1,19 +1,21 @@
-import { indexedText, TOKENIZER, termsOf } from "@responses-edge/vector-search";
+import type { ListedResponse } from "@responses-edge/responses-api/platform/listed-response";
+import { indexedText, TOKENIZER } from "@responses-edge/vector-search";
 import { loadConfig } from "../../../config/index.ts";
 import type { RawEnv } from "../../../env.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { OBJECTS } from "../../objects/registry.ts";
 import { Schema } from "../../objects/schema.ts";
 import type { IndexEntry } from "./entry.ts";
+import { filterOf, type IndexQuery, matching, numberOf, overlapOf, PER_MS, pageRange } from "./index-query.ts";
+import { type ListedTree, listTrees } from "./tree-list.ts";
+import { TREE_TABLE, TreeChanges } from "./tree-table.ts";
 
 const TABLES = [
   // `no` begins with the time of creation, so that the rows have the order of the list.
   "CREATE TABLE response (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, body TEXT NOT NULL)",
+  TREE_TABLE,
   `CREATE VIRTUAL TABLE words USING fts5 (tags, text, content = '', contentless_delete = 1, tokenize = "${TOKENIZER}")`,
 ];
-
-/** Most numbers of one millisecond. */
-const PER_MS = 1_000;
 
 /** Most missing responses of a home in one answer. */
 export const MAX_MISSING = 100;
@@ -22,22 +24,6 @@ export const MAX_MISSING = 100;
 const SWEPT_AT_ONCE = 1_000;
 const SWEEP_AGAIN_MS = 1_000;
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
-
-export interface IndexQuery {
-  order: "asc" | "desc";
-  limit: number;
-  /** The id of a listed response. */
-  after?: string | undefined;
-  /** The only response to list. */
-  id?: string | undefined;
-  /** Tags (`tagOf`). A response must have all of them. */
-  tags: readonly string[];
-  /** A user's words. A response must have all of them. */
-  text?: string | undefined;
-  /** Unix milliseconds: created at or after `from`, and before `until`. */
-  from: number;
-  until: number;
-}
 
 /**
  * The list of a tenant's stored responses: one Durable Object, named as the tenant. Homes report what they store, each one report
@@ -57,8 +43,10 @@ export class ResponseIndex extends OwnedObject {
     const { retentionMs } = loadConfig(this.env);
     if (entries.length > 0) this.#schema.open();
     this.ctx.storage.transactionSync(() => {
-      for (const entry of entries) this.#put(entry);
-      for (const id of gone) this.#delete(this.#rowOf(id)?.no);
+      const trees = new TreeChanges(this.#schema, [...entries.map(({ id }) => id), ...gone]);
+      for (const entry of entries) this.#put(entry, trees);
+      for (const id of gone) this.#remove(id, numberOf(this.#schema, id), trees);
+      trees.write();
     });
     if (retentionMs === 0 || this.#hasAlarm || entries.length === 0) return;
     this.#hasAlarm = true;
@@ -76,54 +64,33 @@ export class ResponseIndex extends OwnedObject {
     const listed = new Map(rows.map(({ id, status }) => [id, status]));
     const stored = new Set([...ended, ...running]);
     const extra = rows.filter(({ id }) => !stored.has(id));
-    if (extra.length > 0) {
-      this.ctx.storage.transactionSync(() => {
-        for (const { no } of extra) this.#delete(no);
-      });
-    }
+    this.#removeAll(extra);
     const missing = ended.filter((id) => isRunning(listed.get(id) ?? "queued"));
     return [...missing, ...running.filter((id) => !listed.has(id))].slice(0, MAX_MISSING);
   }
 
   /** The bodies of a page, at most `limit`; null if `after` is not listed. */
-  list({ order, limit, after, id, tags, text, from, until }: IndexQuery): string[] | null {
-    const cursor = after === undefined ? undefined : this.#rowOf(after);
-    if (after !== undefined && !cursor) return null;
-    let [least, below] = [Math.max(from, this.#oldest()) * PER_MS, Math.min(until * PER_MS, Number.MAX_SAFE_INTEGER)];
-    if (cursor && order === "desc") below = Math.min(below, cursor.no);
-    if (cursor && order === "asc") least = Math.max(least, cursor.no + 1);
-    if (id !== undefined) {
-      const no = this.#rowOf(id)?.no ?? -1;
-      [least, below] = [Math.max(least, no), Math.min(below, no + 1)];
-    }
-    const terms = text === undefined ? [] : termsOf(text);
-    if (text !== undefined && terms.length === 0) return [];
-    const matches = [...tags.map((tag) => `tags : "${tag}"`), ...terms.map((term) => `text : ${term}`)].join(" AND ");
-    const direction = order === "desc" ? "DESC" : "ASC";
-    const isWithin = (column: string) =>
-      `${column} >= ? AND ${column} < ? ORDER BY ${column} ${direction} LIMIT ${limit}`;
-    const rows = this.#schema.rows<{ body: string }>(
-      matches === ""
-        ? `SELECT body FROM response WHERE ${isWithin("no")}`
-        : `SELECT body FROM (SELECT rowid AS no FROM words WHERE words MATCH ? AND ${isWithin("rowid")}) AS found
-           JOIN response USING (no) ORDER BY no ${direction}`,
-      ...(matches === "" ? [] : [matches]),
-      ...[least, below],
-    );
-    return rows.map(({ body }) => body);
+  list(query: IndexQuery): string[] | null {
+    const page = pageRange(this.#schema, query);
+    const filter = filterOf(this.#schema, query, this.#oldest());
+    if (!page || !filter) return page ? [] : null;
+    return matching(this.#schema, "body", { ...filter, ...overlapOf(filter, page) }, query.order, query.limit);
+  }
+
+  /** A page of the trees of which a response matches, at most `limit`; null if `after` is not listed. */
+  listTrees(query: IndexQuery): ListedTree[] | null {
+    return listTrees(this.#schema, query, this.#oldest());
   }
 
   /** Removes expired responses. */
   protected override async ring(): Promise<void> {
     const { retentionMs } = loadConfig(this.env);
     if (retentionMs === 0) return;
-    const expired = this.#schema.rows<{ no: number }>(
-      "SELECT no FROM response WHERE no < ? ORDER BY no LIMIT ?",
+    const expired = this.#schema.rows<{ no: number; id: string }>(
+      "SELECT no, id FROM response WHERE no < ? ORDER BY no LIMIT ?",
       ...[this.#oldest() * PER_MS, SWEPT_AT_ONCE],
     );
-    this.ctx.storage.transactionSync(() => {
-      for (const { no } of expired) this.#delete(no);
-    });
+    this.#removeAll(expired);
     const [next] = this.#schema.rows<{ no: number }>("SELECT no FROM response ORDER BY no LIMIT 1");
     this.#hasAlarm = next !== undefined;
     if (!next) return;
@@ -145,18 +112,38 @@ export class ResponseIndex extends OwnedObject {
     return retentionMs === 0 ? 0 : Date.now() - retentionMs + 1;
   }
 
-  #put({ id, createdAt, status, body, tags, text }: IndexEntry): void {
+  #put({ id, createdAt, status, body, isEndKnown, tags, text }: IndexEntry, trees: TreeChanges): void {
     const row = "INTO response (no, id, status, body) VALUES (?, ?, ?, ?)";
     let no = createdAt * PER_MS;
     // Most often the response is new, and the first of its millisecond.
-    if (this.#schema.write(`INSERT OR IGNORE ${row}`, no, id, status, body) === 0) {
-      const known = this.#rowOf(id);
-      this.#delete(known?.no);
-      no = known?.no ?? this.#newNumber(createdAt);
-      this.#schema.write(`INSERT ${row}`, no, id, status, body);
+    let isNew = this.#schema.write(`INSERT OR IGNORE ${row}`, no, id, status, body) > 0;
+    if (!isNew) {
+      const known = numberOf(this.#schema, id);
+      isNew = known === undefined;
+      const kept = known === undefined || isEndKnown ? body : withDuration(body, this.#bodyOf(known));
+      this.#delete(known);
+      no = known ?? this.#newNumber(createdAt);
+      this.#schema.write(`INSERT ${row}`, no, id, status, kept);
     }
     const words = "INSERT INTO words (rowid, tags, text) VALUES (?, ?, ?)";
     this.#schema.write(words, no, tags.join(" "), indexedText(text));
+    if (isNew) trees.add(id, no);
+  }
+
+  #removeAll(responses: readonly { id: string; no: number }[]): void {
+    if (responses.length === 0) return;
+    this.ctx.storage.transactionSync(() => {
+      const ids = responses.map(({ id }) => id);
+      const trees = new TreeChanges(this.#schema, ids);
+      for (const { id, no } of responses) this.#remove(id, no, trees);
+      trees.write();
+    });
+  }
+
+  #remove(id: string, no: number | undefined, trees: TreeChanges): void {
+    if (no === undefined) return;
+    this.#delete(no);
+    trees.remove(id, no);
   }
 
   #delete(no: number | undefined): void {
@@ -165,8 +152,8 @@ export class ResponseIndex extends OwnedObject {
     this.#schema.write("DELETE FROM response WHERE no = ?", no);
   }
 
-  #rowOf(id: string): { no: number } | undefined {
-    return this.#schema.rows<{ no: number }>("SELECT no FROM response WHERE id = ?", id)[0];
+  #bodyOf(no: number): string {
+    return this.#schema.rows<{ body: string }>("SELECT body FROM response WHERE no = ?", no)[0]?.body ?? "{}";
   }
 
   /** The next number of a millisecond, or of a later one if it has none left. */
@@ -189,6 +176,12 @@ declare module "../../objects/objects.ts" {
   interface ObjectClasses {
     RESPONSE_INDEXES: ResponseIndex;
   }
+}
+
+/** The body with the duration of an earlier one, if that has any. */
+function withDuration(body: string, earlier: string): string {
+  const { duration_ms: duration } = JSON.parse(earlier) as Partial<ListedResponse>;
+  return duration == null ? body : JSON.stringify({ ...(JSON.parse(body) as object), duration_ms: duration });
 }
 
 function isRunning(status: string): boolean {
