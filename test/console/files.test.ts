@@ -49,11 +49,17 @@ const TEXTS = {
   "bread.txt": "Bread is baked of flour, water, salt and yeast. The dough rests overnight.",
 };
 
-/** Creates a vector store with the form, and drops the texts into it. Returns its id. */
-async function filledStore(page: Page, name: string): Promise<string> {
-  await page.getByLabel("Name", { exact: true }).fill(name);
+async function newStore(page: Page, name: string, days = ""): Promise<void> {
+  await page.getByRole("button", { name: "New vector store" }).click();
+  await page.locator("input:focus").fill(name);
+  await page.getByLabel("Expires after days without use").fill(days);
   await page.getByRole("button", { name: "Create" }).click();
   await page.getByRole("heading", { name, level: 2 }).waitFor();
+}
+
+/** Creates a vector store with the form, and drops the texts into it. Returns its id. */
+async function filledStore(page: Page, name: string, days = ""): Promise<string> {
+  await newStore(page, name, days);
   await drop(page, ".uploads", TEXTS);
   await page.getByText("2 of 2 indexed").first().waitFor();
   return new URL(page.url()).hash.split("/").at(-1) ?? "";
@@ -141,8 +147,7 @@ describe("files", () => {
 describe("a vector store", () => {
   it("takes files by drop, and is complete when they are indexed", () =>
     looking("#/files/stores", async (page) => {
-      await page.getByLabel("Expires after days without use").fill("7");
-      const id = await filledStore(page, "texts");
+      const id = await filledStore(page, "texts", "7");
       const store = await client().vectorStores.retrieve(id);
       expect(store).toMatchObject({ name: "texts", expires_after: { days: 7 }, file_counts: { completed: 2 } });
       await rows(page, "Files in it").filter({ hasText: "wings.txt" }).getByText("completed").waitFor();
@@ -162,9 +167,7 @@ describe("a vector store", () => {
 
   it("shows the reason why a file was not indexed", () =>
     looking("#/files/stores", async (page) => {
-      await page.getByLabel("Name", { exact: true }).fill("pictures");
-      await page.getByRole("button", { name: "Create" }).click();
-      await page.getByRole("heading", { name: "pictures", level: 2 }).waitFor();
+      await newStore(page, "pictures");
       await drop(page, ".uploads", { "a.png": "\u0089PNG\r\n\u001a\n\0\0\0" });
       const row = rows(page, "Files in it").filter({ hasText: "a.png" });
       await row.getByText("failed", { exact: true }).waitFor();
@@ -200,8 +203,7 @@ describe("a vector store", () => {
     looking(
       "#/files/stores",
       async (page) => {
-        await page.getByLabel("Name", { exact: true }).fill("attributed");
-        await page.getByRole("button", { name: "Create" }).click();
+        await newStore(page, "attributed");
         await page.locator("summary", { hasText: "Attributes" }).click();
         await page.getByLabel("Attributes of what is added (JSON)").fill('{ "year": 2024 }');
         await drop(page, ".uploads", { "new.txt": "A text of this year." });
@@ -210,16 +212,18 @@ describe("a vector store", () => {
           file: new File(["A text of an earlier year."], "old.txt"),
           purpose: "assistants",
         });
-        await page.getByLabel("Attributes of what is added (JSON)").fill('{ "year": 1999 }');
-        await page.getByLabel("Id of a file").fill(id);
-        await page.getByRole("button", { name: "Add", exact: true }).click();
+        await page.getByRole("button", { name: "Add a file" }).click();
+        const dialog = page.getByRole("dialog");
+        await dialog.getByLabel("Id of the file").fill(id);
+        await dialog.getByLabel("Attributes of what is added (JSON)").fill('{ "year": 1999 }');
+        await dialog.getByRole("button", { name: "Add", exact: true }).click();
         await page.getByText("2 of 2 indexed").first().waitFor();
         await page.locator("summary", { hasText: "Filters" }).click();
         const filters = page.getByLabel("Filters (JSON), by attributes of files");
         await page.getByLabel("Queries, one a line").fill("text year");
         await filters.fill("{nonsense");
         await page.getByRole("button", { name: "Search", exact: true }).click();
-        await page.getByText("This is no JSON").waitFor();
+        await page.getByRole("alert").getByText("this is no JSON").waitFor();
         await filters.fill('{ "type": "near", "key": "year", "value": 2000 }');
         await page.getByRole("button", { name: "Search", exact: true }).click();
         await page.getByRole("alert").getByText("filters").waitFor();
@@ -362,7 +366,7 @@ describe("a document with a message", () => {
 
 it.each(LOOKS)("the views are accessible and usable: %s", async (look, options) => {
   const { page, close } = await rig.openSignedIn(KEY, "#/files/stores", options);
-  await page.getByLabel("Name", { exact: true }).waitFor();
+  await page.getByRole("heading", { name: "Vector stores" }).waitFor();
   await expectUsable(page);
   await filledStore(page, `for a ${look}`);
   await page.getByLabel("Queries, one a line").fill("wing");

@@ -38,11 +38,12 @@ describe("keys", () => {
   it("are created, shown once, disabled and enabled; a console with a disabled key says so", async () => {
     const tenant = newTenant();
     const { page, expectClean, close } = await openOperate("keys");
-    await page.getByText("Make a key").click();
-    await page.getByLabel("Tenant").first().fill(tenant);
-    await page.getByLabel("Name").fill("A web app");
+    await page.getByRole("button", { name: "New key" }).click();
+    await page.locator("input:focus").fill("A web app");
+    await page.getByRole("dialog").getByLabel("Tenant").fill(tenant);
+    await page.locator("summary", { hasText: /^Limits$/ }).click();
     await page.getByLabel("Requests per minute", { exact: true }).fill("600");
-    await page.getByRole("button", { name: "Make the key" }).click();
+    await page.getByRole("button", { name: "Create the key" }).click();
     const value = await page.getByRole("dialog").getByLabel("API key").inputValue();
     await page.getByRole("button", { name: "Done" }).click();
     await rowOf(page, "A web app").getByText("requests per minute: 600").waitFor();
@@ -93,10 +94,11 @@ describe("keys", () => {
     const tenant = newTenant();
     await makeKey(rig.gateway, tenant, { budget: { usd: 5, window: "week" }, tier: "gold" }, { name: "Limited" });
     const { page, close } = await openOperate("keys");
-    await page.getByRole("button", { name: "Limits of Limited" }).click();
+    await page.getByRole("button", { name: "Limits Limited" }).click();
     const dialog = page.getByRole("dialog");
     expect(await dialog.getByLabel("Budget in US dollars").inputValue()).toBe("5");
     expect(await dialog.getByLabel("Budget begins anew").inputValue()).toBe("week");
+    await dialog.locator("summary", { hasText: "Further limits" }).click();
     expect(JSON.parse(await dialog.getByLabel("Others, as JSON").inputValue())).toEqual({ tier: "gold" });
     await expectAccessible(page);
     await dialog.getByLabel("Others, as JSON").fill('{"teir": "gold"}');
@@ -106,8 +108,11 @@ describe("keys", () => {
     await dialog.getByLabel("Models").fill("sim*, other");
     await dialog.getByRole("button", { name: "Save" }).click();
     await rowOf(page, "Limited").getByText("models: sim*, other · budget: 5 usd each week · tier: silver").waitFor();
-    await page.getByRole("button", { name: tenant, exact: true }).click();
+    await page.getByRole("button", { name: "Tenant limits" }).click();
+    await dialog.getByLabel("Tenant").fill(tenant);
+    await dialog.getByRole("button", { name: "Show" }).click();
     await dialog.getByLabel("Tokens per minute", { exact: true }).fill("1000");
+    await dialog.locator("summary", { hasText: "Further limits" }).click();
     await dialog.getByLabel("Store nothing").check();
     await dialog.getByRole("button", { name: "Save" }).click();
     await dialog.waitFor({ state: "detached" });
@@ -336,9 +341,9 @@ it("show the audit log in pages, and filtered", async () => {
   await page.getByRole("button", { name: "Show", exact: true }).click();
   const rows = page.getByRole("region", { name: "Audit log" }).getByRole("row").filter({ hasText: tenant });
   await eventually(async () => (await rows.count()) === 50);
-  await page.getByRole("button", { name: "Show older" }).click();
+  await page.getByRole("button", { name: "Show more" }).click();
   await eventually(async () => (await rows.count()) === 52);
-  expect(await page.getByRole("button", { name: "Show older" }).count()).toBe(0);
+  expect(await page.getByRole("button", { name: "Show more" }).count()).toBe(0);
   expectClean(EXPECTED);
   await close();
 });

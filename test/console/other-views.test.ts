@@ -74,11 +74,9 @@ async function saved(page: Page, button: string): Promise<string> {
 describe("a batch", () => {
   it("is created from an uploaded file, and shows its answers, errors and times at its end", () =>
     looking("#/batches", async (page) => {
-      await page.locator("summary", { hasText: "Make a batch" }).click();
       const lines = [line("a", say("Hello!")), line("b", say("Hello?")), line("c", say("", "no-such-model"))];
       const file = { name: "requests.jsonl", mimeType: "application/jsonl", buffer: Buffer.from(lines.join("\n")) };
       await page.getByLabel("Choose files").setInputFiles([file]);
-      await page.locator(".upload-list").getByText("uploaded", { exact: true }).waitFor();
       await page.getByLabel("Input file, of JSON lines").locator("option:checked", { hasText: file.name }).waitFor({
         state: "attached",
       });
@@ -114,7 +112,7 @@ describe("a batch", () => {
     looking("#/files", async (page) => {
       await upload("wrong.jsonl", [line("a", say("Hello!")), line("a", say("Hello again!")), "{"]);
       await page.reload();
-      await page.getByRole("link", { name: "Make a batch of wrong.jsonl" }).click();
+      await page.getByRole("link", { name: "Batch wrong.jsonl" }).click();
       await page.getByLabel("Input file, of JSON lines").locator("option:checked", { hasText: "wrong.jsonl" }).waitFor({
         state: "attached",
       });
@@ -192,8 +190,8 @@ describe("a webhook endpoint", () => {
       "#/webhooks",
       async (page) => {
         const dialog = page.getByRole("dialog");
-        await page.locator("summary", { hasText: "Make an endpoint" }).click();
-        await page.getByLabel("Name").fill("Orders");
+        await page.getByRole("button", { name: "New endpoint" }).click();
+        await page.locator("input:focus").fill("Orders");
         await page.getByLabel("URL").fill(hooks.accepting);
         const listed = await fetch(`${rig.gateway.url}/v1/webhook_event_types`, {
           headers: { authorization: `Bearer ${KEY}` },
@@ -214,8 +212,9 @@ describe("a webhook endpoint", () => {
           .waitFor();
 
         await page.getByRole("link", { name: "Orders" }).click();
-        await page.getByLabel("Sample of").selectOption("batch.failed");
         await page.getByRole("button", { name: "Send a sample" }).click();
+        await dialog.getByLabel("Sample of").selectOption("batch.failed");
+        await dialog.getByRole("button", { name: "Send" }).click();
         await page
           .getByText("The endpoint answered the sample of batch.failed with status 200.", { exact: true })
           .last()
@@ -252,7 +251,7 @@ describe("a webhook endpoint", () => {
     looking(
       "#/webhooks",
       async (page) => {
-        await page.locator("summary", { hasText: "Make an endpoint" }).click();
+        await page.getByRole("button", { name: "New endpoint" }).click();
         await page.getByLabel("Name").fill("Inside");
         await page.getByLabel("URL").fill("http://10.0.0.1/hooks");
         await page.getByLabel("response.failed").check();

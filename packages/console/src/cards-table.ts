@@ -4,6 +4,14 @@ import { html } from "lit-html";
 /** A table that scrolls within its own width. Its rows become cards on a narrow screen. */
 export type Template = TemplateResult;
 
+/** A column of a table of objects. */
+export interface Column<Item> {
+  heading: string;
+  cell: (item: Item) => unknown;
+  /** `number`: at the end of the line. `when`: a moment, which is not broken. */
+  kind?: "number" | "when" | "limits";
+}
+
 /** The heading of a column of numbers. */
 export const number = (name: string) => html`<th scope="col" class="number">${name}</th>`;
 
@@ -19,4 +27,26 @@ export function cardsTable(label: string, headings: readonly (string | Template)
       <tbody>${rows}</tbody>
     </table>
   </div>`;
+}
+
+/**
+ * A table of objects. The first column names them.
+ * @param buttons the template of an object's actions; without it there is no column of actions
+ */
+export function objectsTable<Item>(
+  label: string,
+  columns: readonly Column<Item>[],
+  items: readonly Item[],
+  buttons?: (item: Item) => unknown,
+) {
+  const headings = columns.map(({ heading, kind }) => (kind === "number" ? number(heading) : heading));
+  const rows = items.map((item) => {
+    const cells = columns.map(({ heading, cell, kind = "" }, index) =>
+      index === 0
+        ? html`<th scope="row" class=${kind}>${cell(item)}</th>`
+        : html`<td class=${kind} data-label=${heading}>${cell(item)}</td>`,
+    );
+    return html`<tr>${cells}${buttons ? html`<td class="actions">${buttons(item)}</td>` : ""}</tr>`;
+  });
+  return cardsTable(label, buttons ? [...headings, actions] : headings, rows);
 }

@@ -3,8 +3,8 @@ import { callJson } from "./api.ts";
 import { faultNotice, messageWithField } from "./dialogs.ts";
 import type { ApiObject } from "./json.ts";
 import type { Insert } from "./long-text.ts";
+import type { Found } from "./passage.ts";
 import { pagesTag, passageText, wordsOf } from "./passage.ts";
-import type { Found } from "./store-search.ts";
 
 /**
  * The files that a text cites, with the passages of them that were found. The text has numbers, and a list below it has

@@ -5,25 +5,32 @@ import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { decisionAnswers } from "./decision-answers.ts";
 import { faultNotice, messageWithField } from "./dialogs.ts";
-import { typedIn } from "./form-events.ts";
+import type { Field } from "./fields.ts";
+import { fieldsTemplate, valuesIn } from "./fields.ts";
 import { readableJson } from "./format.ts";
+import { icon } from "./icons.ts";
 import { LongText } from "./long-text.ts";
 import { recall, remember, session } from "./session.ts";
 import type { View } from "./view.ts";
 
 /** Questions about an input, answered with probabilities: `POST /v1/decisions`, at `#/decisions`. */
 
-export type Kind = "predicate" | "choice" | "score";
+type Kind = "predicate" | "choice" | "score";
 
-/** A question in the form */
-export interface Draft {
-  /** differs from those of the other questions */
-  no: number;
+/** A question in the form. */
+interface Draft {
   kind: Kind;
-  name: string;
-  instructions: string;
-  /** one a line, where the kind has them */
-  options: string;
+  name?: string;
+  instructions?: string;
+  /** Where the kind has them. */
+  options?: string[];
+}
+
+/** A question's number stays while other questions are added and removed. `begun`: what its fields had at first. */
+interface Question {
+  no: number;
+  begun: Draft;
+  now: Draft;
 }
 
 const KINDS: Record<Kind, { label: string; instructions: string; options?: string }> = {
@@ -35,43 +42,73 @@ const KINDS: Record<Kind, { label: string; instructions: string; options?: strin
 /** The most questions of a request (`packages/responses-api/src/platform/decisions.ts`). */
 const MAX_QUESTIONS = 400;
 
-const EXAMPLE: { input: string; questions: Omit<Draft, "no">[] } = {
+const EXAMPLE: { input: string; questions: Draft[] } = {
   input: "My parcel has not arrived, and I want my money back.",
   questions: [
-    { kind: "predicate", name: "refund", instructions: "The customer asks for a refund.", options: "" },
-    { kind: "choice", name: "team", instructions: "Who answers?", options: "billing\nshipping\nsales" },
-    { kind: "score", name: "anger", instructions: "How angry is the customer?", options: "calm\nannoyed\nfurious" },
+    { kind: "predicate", name: "refund", instructions: "The customer asks for a refund." },
+    { kind: "choice", name: "team", instructions: "Who answers?", options: ["billing", "shipping", "sales"] },
+    {
+      kind: "score",
+      name: "anger",
+      instructions: "How angry is the customer?",
+      options: ["calm", "annoyed", "furious"],
+    },
   ],
 };
 
+/** The fields of a question. Their names begin with its number. */
+function questionForm({ no, now }: Question): Field[] {
+  const { instructions, options } = KINDS[now.kind];
+  const kinds = Object.entries(KINDS).map(([value, { label }]) => [value, label] as const);
+  return [
+    { name: `${no}.kind`, label: "Kind", kind: "choice", options: kinds },
+    { name: `${no}.name`, label: "Name (optional)", maxLength: 256 },
+    { name: `${no}.instructions`, label: instructions, kind: "long", isRequired: true },
+    ...(options ? ([{ name: `${no}.options`, label: options, kind: "lines", isRequired: true }] as Field[]) : []),
+  ];
+}
+
+/** A server that does not list its models has a field for the name. */
+function inputForm(): Field[] {
+  const models = (session.models ?? []).map((name) => [name, name] as const);
+  return [
+    { name: "model", label: "Model", kind: models.length === 0 ? "text" : "choice", options: models, isRequired: true },
+    { name: "input", label: "Input", kind: "long", isRequired: true },
+  ];
+}
+
 export function decisionsView(view: HTMLElement): View {
   let lastNo = 0;
-  const draft = recall("decision") ?? { model: "", input: "", questions: [] };
-  let questions: Draft[] = (draft.questions.length > 0 ? draft.questions : [emptyQuestion()]).map(numbered);
-  let { model, input } = draft;
+  let begun: { model?: string; input?: string; questions: Draft[] } = recall("decision") ?? { questions: [] };
+  let { model, input } = begun;
+  let questions = (begun.questions.length > 0 ? begun.questions : [{ kind: "predicate" as const }]).map(numbered);
   let answered: { body: ReturnType<typeof bodyOf>; decision: Decision; text: LongText } | undefined;
   let fault = "";
   let isBusy = false;
 
-  function numbered(question: Omit<Draft, "no">): Draft {
+  function numbered(begun: Draft): Question {
     lastNo += 1;
-    return { ...question, no: lastNo };
+    return { no: lastNo, begun, now: begun };
   }
 
-  function changed() {
-    remember("decision", { model, input, questions: questions.map(({ no: _, ...question }) => question) });
+  function set(given: Question[]) {
+    questions = given;
+    remember("decision", { model, input, questions: questions.map(({ now }) => now) });
     draw();
   }
 
-  function change(question: Draft, fields: Partial<Draft>) {
-    Object.assign(question, fields);
-    changed();
+  function typed(event: Event) {
+    const fields = [...inputForm(), ...questions.flatMap(questionForm)];
+    const given = valuesIn(fields, new FormData(event.currentTarget as HTMLFormElement));
+    ({ model, input } = given);
+    set(questions.map((question) => ({ ...question, now: given[question.no] })));
   }
 
   async function ask(event: SubmitEvent) {
     event.preventDefault();
     if (isBusy) return;
-    const body = bodyOf(modelOf(), input, questions);
+    const now = questions.map((question) => question.now);
+    const body = bodyOf(model ?? session.models?.[0] ?? "", input ?? "", now);
     isBusy = true;
     fault = "";
     draw();
@@ -88,20 +125,44 @@ export function decisionsView(view: HTMLElement): View {
     draw();
   }
 
-  const modelOf = () => model || session.models?.[0] || "";
+  function add() {
+    set([...questions, numbered({ kind: "predicate" })]);
+    const first: HTMLElement | null = view.querySelector(`[name="${lastNo}.kind"]`);
+    first?.scrollIntoView({ block: "nearest" });
+    first?.focus();
+  }
+
+  function putInExample() {
+    begun = EXAMPLE;
+    ({ input } = EXAMPLE);
+    set(EXAMPLE.questions.map(numbered));
+  }
 
   function draw() {
+    const isEmpty = !input && questions.every(({ now }) => !now.instructions);
     render(
       html`<div class="stack">
         <h1 class="unseen">Decisions</h1>
         <div class="section-heading"><h2>Decisions</h2></div>
         <p class="note">Questions about an input. The model answers each with one token, whose probabilities are the answer. Nothing is stored.</p>
         <div class="columns">
-          ${formTemplate()}
+          <form class="card stack" @input=${typed} @submit=${ask}>
+            ${fieldsTemplate(inputForm(), begun, "decision")}
+            ${repeat(questions, ({ no }) => no, questionTemplate)}
+            <div class="buttons">
+              <button class="primary" type="submit" aria-disabled=${String(isBusy)}>${isBusy ? "Asking…" : "Ask"}</button>
+              <button type="button" class="action" ?disabled=${questions.length >= MAX_QUESTIONS} @click=${add}>${icon("new")} Add a question</button>
+              ${isEmpty ? html`<button type="button" class="plain" @click=${putInExample}>Put in an example</button>` : nothing}
+            </div>
+          </form>
           <div class="stack">
             ${faultNotice(fault)}
-            ${answered ? decisionAnswers(answered.decision, answered.body.questions) : nothing}
-            ${answered ? html`<details class="card"><summary>Request and answer as JSON</summary>${answered.text.element}</details>` : nothing}
+            ${
+              answered
+                ? html`${decisionAnswers(answered.decision, answered.body.questions)}
+                    <details class="card"><summary>Request and answer as JSON</summary>${answered.text.element}</details>`
+                : nothing
+            }
           </div>
         </div>
       </div>`,
@@ -109,140 +170,22 @@ export function decisionsView(view: HTMLElement): View {
     );
   }
 
-  function formTemplate() {
-    const isEmpty = input === "" && questions.every(({ instructions }) => instructions === "");
-    return html`<form class="card stack" @submit=${ask}>
-      ${modelTemplate()}
-      <div>
-        <label for="decision-input">Input</label>
-        <textarea
-          dir="auto"
-          id="decision-input"
-          rows="3"
-          required
-          .value=${input}
-          @input=${(event: Event) => {
-            input = typedIn(event);
-            changed();
-          }}
-        ></textarea>
-      </div>
-      ${repeat(
-        questions,
-        ({ no }) => no,
-        (question, index) => questionTemplate(question, index),
-      )}
-      <div class="buttons">
-        <button class="primary" type="submit" aria-disabled=${String(isBusy)}>${isBusy ? "Asking…" : "Ask"}</button>
-        <button
-          type="button"
-          ?disabled=${questions.length >= MAX_QUESTIONS}
-          @click=${() => {
-            questions = [...questions, numbered(emptyQuestion())];
-            changed();
-            view.querySelector(`#decision-${lastNo}-kind`)?.scrollIntoView({ block: "nearest" });
-            (view.querySelector(`#decision-${lastNo}-kind`) as HTMLElement | null)?.focus();
-          }}
-        >
-          Add a question
-        </button>
-        ${
-          isEmpty
-            ? html`<button
-                type="button"
-                class="plain"
-                @click=${() => {
-                  ({ input } = EXAMPLE);
-                  questions = EXAMPLE.questions.map(numbered);
-                  changed();
-                }}
-              >
-                Put in an example
-              </button>`
-            : nothing
-        }
-      </div>
-    </form>`;
-  }
-
-  function modelTemplate() {
-    const models = session.models ?? [];
-    const choose = (event: Event) => {
-      model = typedIn(event);
-      changed();
-    };
-    return html`<div>
-      <label for="decision-model">Model</label>
-      ${
-        models.length === 0
-          ? html`<input dir="auto" id="decision-model" required spellcheck="false" autocomplete="off" .value=${model} @input=${choose} />`
-          : html`<select id="decision-model" @change=${choose}>
-              ${models.map((name) => html`<option ?selected=${name === modelOf()}>${name}</option>`)}
-            </select>`
-      }
-    </div>`;
-  }
-
-  function questionTemplate(question: Draft, index: number) {
-    const { no, kind, name, instructions, options } = question;
-    const id = (field: string) => `decision-${no}-${field}`;
-    const set = (field: keyof Draft) => (event: Event) => change(question, { [field]: typedIn(event) });
-    const words = KINDS[kind];
-    return html`<fieldset class="stack decision-question">
+  function questionTemplate(question: Question, index: number) {
+    const label = `Remove question ${index + 1}`;
+    const remove = () => set(questions.filter((each) => each.no !== question.no));
+    return html`<fieldset class="decision-question">
       <legend>Question ${index + 1}</legend>
-      <div class="fields">
-        <div>
-          <label for=${id("kind")}>Kind</label>
-          <select id=${id("kind")} @change=${set("kind")}>
-            ${Object.entries(KINDS).map(([value, { label }]) => html`<option value=${value} ?selected=${value === kind}>${label}</option>`)}
-          </select>
-        </div>
-        <div>
-          <label for=${id("name")}>Name (optional)</label>
-          <input dir="auto" id=${id("name")} maxlength="256" autocomplete="off" .value=${name} @input=${set("name")} />
-        </div>
-      </div>
-      <div>
-        <label for=${id("instructions")}>${words.instructions}</label>
-        <textarea dir="auto" id=${id("instructions")} rows="1" required .value=${instructions} @input=${set("instructions")}></textarea>
-      </div>
-      ${
-        words.options === undefined
-          ? nothing
-          : html`<div>
-              <label for=${id("options")}>${words.options}</label>
-              <textarea dir="auto" id=${id("options")} rows="3" required .value=${options} @input=${set("options")}></textarea>
-            </div>`
-      }
+      ${fieldsTemplate(questionForm(question), { [question.no]: question.begun }, "decision")}
       ${
         questions.length > 1
-          ? html`<div class="buttons">
-              <button
-                type="button"
-                class="plain"
-                aria-label=${`Remove question ${index + 1}`}
-                @click=${() => {
-                  questions = questions.filter((each) => each !== question);
-                  changed();
-                }}
-              >
-                Remove
-              </button>
-            </div>`
+          ? html`<button type="button" class="action bare" title=${label} aria-label=${label} @click=${remove}>${icon("trash")}</button>`
           : nothing
       }
     </fieldset>`;
   }
 
-  return {
-    show: draw,
-    // The server has another list of models for another user.
-    signedIn: draw,
-  };
-}
-
-function emptyQuestion(): Omit<Draft, "no"> {
-  return { kind: "predicate", name: "", instructions: "", options: "" };
+  // The server has another list of models for another user.
+  return { show: draw, signedIn: draw };
 }
 
 /** The request. */
@@ -250,18 +193,12 @@ function bodyOf(model: string, input: string, questions: readonly Draft[]) {
   return {
     model,
     input,
-    questions: questions.map(({ kind, name, instructions, options }) => {
-      const lines = options
-        .split("\n")
-        .map((line) => line.trim())
-        .filter((line) => line !== "");
-      return {
-        type: kind,
-        ...(name !== "" && { name }),
-        instructions,
-        ...(kind === "choice" && { choices: lines.map((value) => ({ value })) }),
-        ...(kind === "score" && { levels: lines.map((label) => ({ label })) }),
-      };
-    }),
+    questions: questions.map(({ kind, name, instructions = "", options = [] }) => ({
+      type: kind,
+      ...(name && { name }),
+      instructions,
+      ...(kind === "choice" && { choices: options.map((value) => ({ value })) }),
+      ...(kind === "score" && { levels: options.map((label) => ({ label })) }),
+    })),
   };
 }

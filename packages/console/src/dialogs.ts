@@ -1,6 +1,5 @@
 import { html, nothing, render } from "lit-html";
 import { ApiFault } from "./api.ts";
-import { copy } from "./save.ts";
 
 /** Modal dialogs with questions and answers. Escape closes each. */
 
@@ -70,57 +69,6 @@ export async function confirmed({
     `,
   );
   return answer === "yes";
-}
-
-/**
- * Asks with a form until it is saved, or the user goes back. Shows a fault of `save` beside the form.
- * @param fields a template
- * @param inWords the words of a fault
- */
-export async function askForm(
-  title: string,
-  fields: unknown,
-  save: (data: FormData) => Promise<void>,
-  inWords: (fault: unknown) => string = messageOf,
-): Promise<void> {
-  const error = document.createElement("p");
-  error.className = "fault";
-  error.setAttribute("role", "alert");
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
-    try {
-      await save(new FormData(form));
-      form.closest("dialog")?.close();
-    } catch (fault) {
-      error.textContent = inWords(fault);
-    }
-  };
-  await ask(
-    title,
-    html`<form id="asked" class="stack" @submit=${submit}>${fields} ${error}</form>`,
-    (close) => html`
-      <button type="submit" form="asked" class="primary">Save</button>
-      <button type="button" @click=${() => close("")}>Go back</button>
-    `,
-  );
-}
-
-/**
- * Shows a secret, which is shown this once.
- * @param label what it is
- */
-export function showSecret(title: string, value: string, label: string = "API key") {
-  return ask(
-    title,
-    html`<p class="notice">Copy it now: it is kept nowhere, and is not shown again.</p>
-      <label for="secret">${label}</label>
-      <input dir="auto" id="secret" class="mono" readonly .value=${value} />`,
-    (close) => html`
-      <button type="button" class="primary" @click=${(event: MouseEvent) => void copy(event, value)}>Copy</button>
-      <button type="button" @click=${() => close("")}>Done</button>
-    `,
-  );
 }
 
 export function messageOf(error: unknown): string {

@@ -16,20 +16,27 @@ export function duration(milliseconds: number) {
     : `${Math.floor(whole / 3_600)} h ${Math.floor((whole % 3_600) / 60)} min`;
 }
 
+const UNITS = [
+  ["MB", 1e6],
+  ["GB", 1e9],
+  ["TB", 1e12],
+] as const;
+
 export function size(bytes: number) {
   if (bytes < 1_000) return `${bytes} B`;
   if (bytes < 1_000_000) return `${(bytes / 1_000).toFixed(bytes < 10_000 ? 1 : 0)} kB`;
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+  const [unit, divisor] = UNITS.findLast(([, least]) => bytes >= least) ?? UNITS[0];
+  return `${(bytes / divisor).toFixed(1)} ${unit}`;
 }
 
 /**
- * A moment of the API's, in the browser's time zone.
+ * A moment of the API's, in the browser's language and time zone.
  * @param seconds since 1970
  */
 export function moment(seconds: number | null | undefined) {
   return seconds == null
     ? "–"
-    : new Date(seconds * 1_000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+    : new Date(seconds * 1_000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
 /** US dollars, to the millionth where there are few. */

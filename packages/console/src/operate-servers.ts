@@ -1,145 +1,115 @@
-import { html, nothing, render } from "lit-html";
-import type { UpstreamHealth as Health } from "../api-types.d.ts";
+import { html, nothing } from "lit-html";
+import type { UpstreamHealth } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
-import { cardsTable, number } from "./cards-table.ts";
-import { confirmed, faultNotice, messageOf } from "./dialogs.ts";
-import { count, duration } from "./format.ts";
-import { Refresher } from "./refresher.ts";
-import { ifMay } from "./rights.ts";
-import type { Section } from "./view.ts";
+import { count, duration, moment } from "./format.ts";
+import type { Resource } from "./resource.ts";
+import { sectionOf } from "./resource.ts";
 
 /** The state of each model server: `GET /health/upstream`. Its answer is also used if its status is 503. */
-
-const EVERY_MS = 15_000;
 
 /** Model names that are shown of one server. */
 const MAX_MODELS = 20;
 
-type OneOfSeveral = NonNullable<Health["servers"]>[number];
-type Server = Pick<OneOfSeveral, "status" | "latency_ms" | "down_since" | "separates_tenants"> & Partial<OneOfSeveral>;
+type OneOfSeveral = NonNullable<UpstreamHealth["servers"]>[number];
+type Server = Omit<UpstreamHealth, "servers" | "recovery"> & Partial<Omit<OneOfSeveral, "status">> & { id: string };
 
-export function serversSection(element: HTMLElement): Section {
-  let health: Health | undefined;
-  let fault = "";
-  const refresher = new Refresher(ask, EVERY_MS);
+let health: UpstreamHealth | undefined;
 
-  async function ask() {
-    try {
-      const answer = await callJson("/health/upstream", { alsoGood: [503, 504] });
-      // The 503 may also mean that keys cannot be looked up.
-      fault = answer.error?.message && !answer.status ? answer.error.message : "";
-      if (!fault) health = answer;
-    } catch (error) {
-      fault = messageOf(error);
-    }
-    draw();
-  }
-
-  /** Drains a server, or ends its draining. */
-  async function setDrain(name: string, drain: boolean) {
-    const text = `Its conversations move to other servers with their next turn. It ends its running answers.`;
-    if (drain && !(await confirmed({ title: `Drain ${name}?`, text, action: "Drain" }))) return;
-    try {
-      await callJson("/v1/admin/configuration", { method: "POST", body: { upstreams: { [name]: { drain } } } });
-      await refresher.now();
-    } catch (error) {
-      fault = messageOf(error);
-      draw();
-    }
-  }
-
-  function draw() {
-    render(
-      html`
-        <div class="section-heading">
-          <h2>Model servers</h2>
-          <button type="button" @click=${() => void refresher.now()}>Refresh</button>
-        </div>
-        ${faultNotice(fault)}
-        ${health ? healthTemplate(health, setDrain) : fault ? nothing : html`<p class="note">Asking them…</p>`}
-      `,
-      element,
-    );
-  }
-
-  return { show: () => refresher.start(), hide: () => refresher.stop() };
+async function allServers(): Promise<Server[]> {
+  const answer = await callJson("/health/upstream", { alsoGood: [503, 504] });
+  // The 503 may also mean that keys cannot be looked up.
+  if (answer.error?.message && !answer.status) throw new Error(answer.error.message);
+  health = answer as UpstreamHealth;
+  const { servers, ...alone } = health;
+  return servers?.map((server) => ({ ...server, id: server.name })) ?? [{ ...alone, id: "Model server" }];
 }
 
-function healthTemplate(health: Health, setDrain: (name: string, drain: boolean) => void) {
-  const servers = health.servers ?? [health as Server];
-  return html`
-    <p>
-      ${
-        health.status === "ok"
-          ? html`<span class="tag good">ok</span> ${servers.length === 1 ? "It answers." : "All of them answer."}`
-          : health.status === "degraded"
-            ? html`<span class="tag bad">degraded</span> Some do not answer; the others take their requests.`
-            : health.status === "failing"
-              ? html`<span class="tag bad">failing</span> ${servers.length === 1 ? "It answers" : "They answer"}, but not with usable answers: requests fail.`
-              : html`<span class="tag bad">unreachable</span> ${servers.length === 1 ? "It does" : "They do"} not answer: requests fail.`
-      }
-      <span class="note">A turn waits up to ${duration(health.recovery.foreground_ms)} for one to come back, in the background up to ${duration(health.recovery.background_ms)}.</span>
-    </p>
-    ${cardsTable(
-      "Model servers",
-      [
-        "Server",
-        "Status",
-        number("Answers in"),
-        number("Load"),
-        "Models",
-        "Down since",
-        ...(servers.length > 1 ? ["Conversations"] : []),
-      ],
-      servers.map((server) => rowTemplate(server, servers.length > 1 ? setDrain : undefined)),
-    )}
-    <p class="note">The load is the requests that run and wait at a server, as the board sees it (where there is <code>UPSTREAM_BOARD_MS</code>).</p>
-  `;
+const isAlone = () => (health?.servers?.length ?? 1) === 1;
+
+/** The state of all servers together, in words. */
+function stateInWords(status: UpstreamHealth["status"]) {
+  const [it, does] = isAlone() ? ["It", "does"] : ["They", "do"];
+  switch (status) {
+    case "ok":
+      return isAlone() ? "It answers." : "All of them answer.";
+    case "degraded":
+      return "Some do not answer; the others take their requests.";
+    case "failing":
+      return `${it} ${isAlone() ? "answers" : "answer"}, but not with usable answers: requests fail.`;
+    case "unreachable":
+      return `${it} ${does} not answer: requests fail.`;
+  }
 }
 
-/** @param setDrain undefined of a server that is alone */
-function rowTemplate(
-  {
-    name = "Model server",
-    status,
-    latency_ms: latency,
-    models = [],
-    error,
-    down_since: since,
-    separates_tenants: separates,
-    dialect,
-    draining,
-    ejected,
-    board,
-    weight,
-  }: Server,
-  setDrain: ((name: string, drain: boolean) => void) | undefined,
-) {
-  return html`<tr>
-    <th scope="row">${name}</th>
-    <td>
-      <span class="tag ${status === "ok" ? "good" : "bad"}">${status}</span>
-      ${dialect ? html`<span class="tag">${dialect}</span>` : nothing}
-      ${draining ? html`<span class="tag">draining</span>` : nothing}
-      ${ejected ? html`<span class="tag bad">ejected</span>` : nothing}
-      ${separates === false ? html`<span class="tag">does not separate tenants</span>` : nothing}
-      ${error ? html`<p class="note">${error.message}</p>` : nothing}
-    </td>
-    <td class="number" data-label="Answers in">${status === "ok" ? duration(latency) : "–"}</td>
-    <td class="number" data-label="Load">${count(board?.load)}</td>
-    <td data-label="Models">
-      ${models.slice(0, MAX_MODELS).map((model) => html`<code>${model}</code> `)}
-      ${models.length > MAX_MODELS ? html`<span class="note">and ${models.length - MAX_MODELS} more</span>` : nothing}
-      ${models.length === 0 ? "–" : nothing}
-    </td>
-    <td data-label="Down since">${since === null ? "–" : new Date(since).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" })}</td>
-    ${
-      setDrain
-        ? html`<td data-label="Conversations">
-            ${draining ? "no new ones" : `weight ${weight}`}
-            ${ifMay("changeConfiguration", html`<button type="button" @click=${() => setDrain(name, !draining)}>${draining ? "Take them again" : "Drain"}</button>`)}
-          </td>`
-        : nothing
-    }
-  </tr>`;
-}
+const SERVERS: Resource<Server> = {
+  title: "Model servers",
+  source: allServers,
+  nameOf: ({ id }) => id,
+  none: "There are no model servers.",
+  isLive: true,
+  everyMs: 15_000,
+  note: () =>
+    health
+      ? html`<p>
+          <span class="tag ${health.status === "ok" ? "good" : "bad"}">${health.status}</span> ${stateInWords(health.status)}
+          <span class="note">A turn waits up to ${duration(health.recovery.foreground_ms)} for one to come back, in the background up to ${duration(health.recovery.background_ms)}. The load is the requests that run and wait at a server, as the board sees it (where there is <code>UPSTREAM_BOARD_MS</code>).</span>
+        </p>`
+      : nothing,
+  columns: [
+    { heading: "Server", cell: ({ id }) => id },
+    {
+      heading: "Status",
+      cell: ({ status, dialect, draining, ejected, separates_tenants: separates, error }) => html`
+        <span class="tag ${status === "ok" ? "good" : "bad"}">${status}</span>
+        ${dialect ? html`<span class="tag">${dialect}</span>` : nothing}
+        ${draining ? html`<span class="tag">draining</span>` : nothing}
+        ${ejected ? html`<span class="tag bad">ejected</span>` : nothing}
+        ${separates === false ? html`<span class="tag">does not separate tenants</span>` : nothing}
+        ${error ? html`<p class="note">${error.message}</p>` : nothing}`,
+    },
+    {
+      heading: "Answers in",
+      kind: "number",
+      cell: ({ status, latency_ms: ms }) => (status === "ok" ? duration(ms) : "–"),
+    },
+    { heading: "Load", kind: "number", cell: ({ board }) => count(board?.load) },
+    {
+      heading: "Conversations",
+      cell: ({ draining, weight }) => (draining ? "no new ones" : weight === undefined ? "all" : `weight ${weight}`),
+    },
+    {
+      heading: "Models",
+      cell: ({
+        models = [],
+      }) => html`${models.length === 0 ? "–" : models.slice(0, MAX_MODELS).map((model) => html`<code>${model}</code> `)}
+        ${models.length > MAX_MODELS ? html`<span class="note">and ${models.length - MAX_MODELS} more</span>` : nothing}`,
+    },
+    {
+      heading: "Down since",
+      kind: "when",
+      cell: ({ down_since: since }) => (since === null ? "–" : moment(Date.parse(since) / 1_000)),
+    },
+  ],
+  actions: [
+    {
+      label: ({ draining }) => (draining ? "Take conversations again" : "Drain"),
+      icon: "power",
+      needs: "changeConfiguration",
+      isFor: () => !isAlone(),
+      asks: ({ id, draining }) =>
+        draining
+          ? undefined
+          : {
+              title: `Drain ${id}?`,
+              text: "Its conversations move to other servers with their next turn. It ends its running answers.",
+              action: "Drain",
+            },
+      async does({ id, draining }) {
+        await callJson("/v1/admin/configuration", { body: { upstreams: { [id]: { drain: !draining } } } });
+        return {};
+      },
+    },
+  ],
+};
+
+export const serversSection = sectionOf(SERVERS);

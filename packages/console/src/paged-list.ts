@@ -14,7 +14,7 @@ export class PagedList<Item extends { id: string }> {
   fault = "";
   /** The HTTP status of the fault. Undefined if there is none, or no answer came. */
   faultStatus: number | undefined;
-  #path;
+  #source;
   #redraw;
   #hasMore = false;
   /** Further fields of the query. */
@@ -23,11 +23,11 @@ export class PagedList<Item extends { id: string }> {
   #loadedBy = this.#filter;
 
   /**
-   * @param path such as `/v1/batches`
+   * @param source a path such as `/v1/batches`, or a function that loads a list without pages
    * @param redraw Called after each change of the list.
    */
-  constructor(path: string, redraw: () => void) {
-    this.#path = path;
+  constructor(source: string | (() => Promise<Item[]>), redraw: () => void) {
+    this.#source = source;
     this.#redraw = redraw;
   }
 
@@ -41,6 +41,10 @@ export class PagedList<Item extends { id: string }> {
 
   /** Loads the list again, as far as it was loaded. Throws an ApiFault. */
   async load() {
+    if (typeof this.#source === "function") {
+      this.items = await this.#source();
+      return;
+    }
     const filter = this.#filter;
     const page = await this.#page(Math.min(LONGEST_PAGE, Math.max(PAGE_LENGTH, this.items?.length ?? 0)));
     // The filter has changed meanwhile.
@@ -111,6 +115,6 @@ export class PagedList<Item extends { id: string }> {
 
   #page(limit: number, after?: string): Promise<{ data: Item[]; has_more: boolean }> {
     const query = new URLSearchParams({ limit: String(limit), ...this.#filter, ...(after !== undefined && { after }) });
-    return callJson(`${this.#path}?${query}`);
+    return callJson(`${this.#source}?${query}`);
   }
 }

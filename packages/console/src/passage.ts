@@ -1,7 +1,12 @@
 import { html, nothing } from "lit-html";
+import type { VectorStoreSearchResults } from "../api-types.d.ts";
 import { stemOf } from "./stem.ts";
 
 /** Passages of files: the text of a chunk, with the words that the search matched. */
+
+/** A chunk that a search has found, with the explanation that it was asked for. */
+type Result = VectorStoreSearchResults["data"][number];
+export type Found = Result & { explanation: NonNullable<Result["explanation"]> };
 
 /** Splits text into words as the search does. */
 const WORD = /[\p{L}\p{N}\p{Co}\p{Mn}\p{Mc}]+/gu;

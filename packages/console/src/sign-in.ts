@@ -1,6 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { ApiFault, call, callJson } from "./api.ts";
 import { showModal } from "./dialogs.ts";
+import { showButton } from "./form-events.ts";
 import type { Who } from "./session.ts";
 import { access, keepUser, recall, remember } from "./session.ts";
 
@@ -101,7 +102,7 @@ export function askForKey({ reason, isRequired }: { reason?: string; isRequired:
         <h1 id="sign-in-title">responses-edge</h1>
         ${reason === undefined ? html`<p>This server needs an API key.</p>` : html`<p class="notice" dir="auto" role="alert">${reason}</p>`}
         <label for="key">API key</label>
-        <input dir="auto" id="key" name="key" type="password" autocomplete="off" spellcheck="false" autofocus aria-describedby="key-note key-fault" />
+        <span class="secret"><input dir="auto" id="key" name="key" type="password" autocomplete="off" spellcheck="false" autofocus aria-describedby="key-note key-fault" />${showButton()}</span>
         <p class="note" id="key-note">It stays in this tab, and is forgotten when you sign out or close it.</p>
         <p class="fault" dir="auto" id="key-fault" role="alert">${fault || nothing}</p>
         <div class="buttons">

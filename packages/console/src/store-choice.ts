@@ -1,8 +1,8 @@
 import { html, nothing } from "lit-html";
 import { live } from "lit-html/directives/live.js";
+import type { VectorStore } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 import { messageOf } from "./dialogs.ts";
-import type { Store } from "./stores-list.ts";
 
 /**
  * The vector stores that a request's `file_search` may search: the tenant's stores. They are loaded when the user opens
@@ -11,7 +11,7 @@ import type { Store } from "./stores-list.ts";
 
 const MAX_STORES = 100;
 
-let stores: Store[] | undefined;
+let stores: VectorStore[] | undefined;
 let fault = "";
 
 /** Loads the stores again. */

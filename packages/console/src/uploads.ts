@@ -1,21 +1,21 @@
 import { html, nothing, render } from "lit-html";
+import type { File } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { uploadFile } from "./api.ts";
 import { messageWithField } from "./dialogs.ts";
+import type { Form } from "./fields.ts";
+import { fieldsTemplate, valuesIn } from "./fields.ts";
 import { size } from "./format.ts";
-import type { Parsed } from "./json.ts";
+import type { ApiObject } from "./json.ts";
 
 /** Uploads of dropped or chosen files, with their progress. */
 
-/**
- * `adding`: the step after
- * the upload
- */
-export type UploadState = "waiting" | "sending" | "adding" | "done" | "failed" | "cancelled";
+/** `adding`: the step after the upload. */
+type UploadState = "waiting" | "sending" | "adding" | "done" | "failed" | "cancelled";
 
-export interface Upload {
+interface Upload {
   number: number;
-  file: File;
+  file: globalThis.File;
   state: UploadState;
   /** bytes */
   sent: number;
@@ -24,10 +24,12 @@ export interface Upload {
 }
 
 export interface UploadOptions {
-  /** of the form beside the file */
-  fields: () => Record<string, string>;
-  /** Called with each file in the API's form. The page shows an error that it throws. */
-  uploaded?: (file: Parsed, signal: AbortSignal) => Promise<void>;
+  /** Fields above the files, whose values the other functions get. */
+  form?: Form;
+  /** The fields that are sent beside the file. */
+  fields: (given: ApiObject) => Record<string, string>;
+  /** Called with each uploaded file, as the API has it. The page shows an error that it throws. */
+  uploaded?: (file: File, given: ApiObject, signal: AbortSignal) => Promise<void>;
   /** Called when an upload has ended, with or without success. */
   ended: () => void;
 }
@@ -39,7 +41,7 @@ const AT_ONCE = 3;
 let made = 0;
 
 /** The choices for the expiry of uploaded files, in seconds. */
-export const EXPIRIES = [
+export const EXPIRIES: [seconds: string, label: string][] = [
   ["", "never"],
   ["3600", "after an hour"],
   ["86400", "after a day"],
@@ -56,7 +58,7 @@ export class Uploads {
 
   constructor(options: UploadOptions) {
     this.#options = options;
-    this.element.className = "uploads stack";
+    this.element.className = "uploads";
     this.element.addEventListener("dragover", (event) => {
       event.preventDefault();
       this.element.classList.add("is-over");
@@ -71,7 +73,7 @@ export class Uploads {
   }
 
   /** Uploads files, one after another. */
-  add(files: Iterable<File>) {
+  add(files: Iterable<globalThis.File>) {
     for (const file of files) {
       this.#number += 1;
       const abort = new AbortController();
@@ -95,11 +97,13 @@ export class Uploads {
         upload.sent = bytes;
         this.#draw();
       };
-      const file = await uploadFile(upload.file, this.#options.fields(), { signal, progress });
+      const { form = [], fields } = this.#options;
+      const given = valuesIn(form, new FormData(this.element.querySelector("form") ?? undefined));
+      const file = await uploadFile(upload.file, fields(given), { signal, progress });
       upload.sent = upload.file.size;
       upload.state = "adding";
       this.#draw();
-      await this.#options.uploaded?.(file, signal);
+      await this.#options.uploaded?.(file, given, signal);
       upload.state = "done";
       announce(`${upload.file.name} is uploaded.`);
     } catch (error) {
@@ -126,6 +130,7 @@ export class Uploads {
     const hasEnded = this.#list.some(({ state }) => ["done", "failed", "cancelled"].includes(state));
     render(
       html`
+        ${this.#options.form ? html`<form @submit=${(event: Event) => event.preventDefault()}>${fieldsTemplate(this.#options.form, {}, this.#id)}</form>` : nothing}
         <p class="drop buttons">
           <label class="button primary" for=${this.#id}>Choose files</label>
           <input

@@ -1,0 +1,128 @@
+import { html, nothing } from "lit-html";
+import { announce } from "./announce.ts";
+import { callJson } from "./api.ts";
+import { messageWithField } from "./dialogs.ts";
+import type { IconName } from "./icons.ts";
+import { icon } from "./icons.ts";
+import type { ApiObject } from "./json.ts";
+import type { Question } from "./question.ts";
+import { askFor } from "./question.ts";
+import { may } from "./rights.ts";
+
+/**
+ * Something that can be done with an object: how it is offered, asked about, and done. An action of a list has the subject
+ * `undefined`.
+ */
+export interface Action<Subject, Item = Subject> {
+  label: string | ((subject: Subject) => string);
+  icon: IconName;
+  isDangerous?: boolean;
+  /** True of the one that most users want. */
+  isMain?: boolean;
+  /** The operation of the admin API without which a role does not have the action. */
+  needs?: string;
+  /** False of an object that does not have it. */
+  isFor?: (subject: Subject) => boolean;
+  /** An action with an address only leads there. */
+  href?: (subject: Subject) => string;
+  /** Undefined where nothing has to be asked. */
+  asks?: (subject: Subject) => Question | undefined | Promise<Question>;
+  /** @param given the values of the question's form. Throws what goes wrong. */
+  does?: (subject: Subject, given: ApiObject) => Promise<Outcome<Item>>;
+}
+
+export interface Outcome<Item> {
+  /** The object as it is now. */
+  item?: Item;
+  /** True of an object that was deleted. */
+  isGone?: boolean;
+  /** It is announced. */
+  told?: string;
+  /** It is done after the question is closed. */
+  next?: () => unknown;
+}
+
+/**
+ * Deletes an object after a confirmation.
+ * @param path of the list
+ * @param asks what is asked
+ */
+export function deletion<Item extends { id: string }>(
+  path: string,
+  asks: (item: Item) => Omit<Question, "action">,
+  told: string,
+  needs?: string,
+): Action<Item> {
+  return {
+    label: "Delete",
+    icon: "trash",
+    isDangerous: true,
+    needs,
+    asks: (item) => ({ ...asks(item), action: "Delete" }),
+    async does({ id }) {
+      await callJson(`${path}/${encodeURIComponent(id)}`, { method: "DELETE" });
+      return { isGone: true, told };
+    },
+  };
+}
+
+export class Actions<Item extends { id: string }> {
+  #took;
+  #said;
+  /** Ids of objects with which something is being done. */
+  #busy: Set<string> = new Set();
+
+  /**
+   * @param took Called after an action.
+   * @param said Called with the fault of an action, which is empty when one begins or succeeds.
+   */
+  constructor(took: (outcome: Outcome<Item>, id: string) => void, said: (fault: string) => void) {
+    this.#took = took;
+    this.#said = said;
+  }
+
+  /** The buttons of an object. `isNamed`: their names are seen beside the icons. */
+  buttons(actions: readonly Action<Item>[], item: Item, name: string, isNamed = false) {
+    return html`<div class="buttons">${actions.map((each) => this.button(each, item, item.id, name, isNamed))}</div>`;
+  }
+
+  button<Subject>(action: Action<Subject, Item>, subject: Subject, id: string, name = "", isNamed = true) {
+    const { label, icon: image, isDangerous, isMain, needs, isFor, href } = action;
+    if ((needs && !may(needs)) || isFor?.(subject) === false) return nothing;
+    const text = typeof label === "string" ? label : label(subject);
+    const whole = `${text} ${name}`.trim();
+    const look = `button action ${isNamed ? "" : "bare"} ${isDangerous ? "danger" : ""} ${isMain ? "primary" : ""}`;
+    const inner = html`${icon(image)}<span>${text}</span>`;
+    return href
+      ? html`<a class=${look} title=${text} aria-label=${whole} href=${href(subject)}>${inner}</a>`
+      : html`<button type="button" class=${look} title=${text} aria-label=${whole} aria-disabled=${String(this.#busy.has(id))} @click=${() => void this.do(action, subject, id)}>${inner}</button>`;
+  }
+
+  /** Asks about an action, and does it. */
+  async do<Subject>(action: Action<Subject, Item>, subject: Subject, id: string) {
+    if (this.#busy.has(id)) return;
+    this.#busy.add(id);
+    this.#said("");
+    let fault = "";
+    try {
+      await this.#askAndDo(action, subject, id);
+    } catch (error) {
+      fault = messageWithField(error);
+    }
+    this.#busy.delete(id);
+    this.#said(fault);
+  }
+
+  async #askAndDo<Subject>({ asks, does, isDangerous }: Action<Subject, Item>, subject: Subject, id: string) {
+    let outcome: Outcome<Item> = {};
+    const work = async (given: ApiObject) => {
+      outcome = (await does?.(subject, given)) ?? {};
+    };
+    const question = await asks?.(subject);
+    if (!question) await work({});
+    else if (!(await askFor({ isDangerous, ...question }, work))) return;
+    if (outcome.told) announce(outcome.told);
+    this.#took(outcome, id);
+    await outcome.next?.();
+  }
+}

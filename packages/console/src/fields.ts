@@ -1,0 +1,157 @@
+import { html, nothing } from "lit-html";
+import { showButton } from "./form-events.ts";
+import type { ApiObject } from "./json.ts";
+
+/** Fields of forms and of filters: they are declared, drawn with values, and read as values. */
+
+/**
+ * `list`: texts that commas separate. `lines`: texts, one a line. `others`: a JSON object with the values that no other
+ * field has. `secret`: it is hidden until the user shows it.
+ */
+type Kind =
+  | ("text" | "url" | "secret" | "number" | "time" | "choice" | "check" | "checks")
+  | ("list" | "lines" | "long" | "json" | "others");
+
+export interface Field {
+  /** The name of its value. A dot leads into an inner object: `budget.usd`. */
+  name: string;
+  label: string;
+  /** Default: `text`. */
+  kind?: Kind;
+  /** The choices of `choice` and `checks`. */
+  options?: readonly (readonly [value: string, label: string])[];
+  placeholder?: string;
+  note?: string;
+  isRequired?: boolean;
+  min?: number;
+  max?: number;
+  /** `any` allows fractions. Default: 1. */
+  step?: "any";
+  maxLength?: number;
+  /** A regular expression, and its meaning. */
+  pattern?: readonly [expression: string, meaning: string];
+}
+
+/** Fields that are folded until the user opens them. */
+export interface Step {
+  title: string;
+  fields: Form;
+}
+
+export type Form = readonly (Field | Step)[];
+
+/** Kinds that need the whole width of a form. */
+const WIDE: ReadonlySet<Kind> = new Set(["checks", "list", "lines", "long", "json", "others"]);
+
+/** @param prefix starts the ids of the controls: a page may have several forms */
+export function fieldsTemplate(form: Form, values: ApiObject = {}, prefix: string = "field") {
+  const template = (each: Field | Step): unknown =>
+    "fields" in each
+      ? html`<details class="whole-width"><summary>${each.title}</summary><div class="fields">${each.fields.map(template)}</div></details>`
+      : fieldTemplate(each, each.kind === "others" ? otherValues(form, values) : memberOf(values, each.name), prefix);
+  return html`<div class="fields">${form.map(template)}</div>`;
+}
+
+function fieldTemplate(field: Field, value: unknown, prefix: string) {
+  const { name, label, kind = "text", options = [], note } = field;
+  const id = `${prefix}-${name}`;
+  if (kind === "check")
+    return html`<label class="check whole-width"><input id=${id} type="checkbox" name=${name} .checked=${value === true} /> ${label}</label>`;
+  if (kind === "checks") {
+    const given = (value as string[] | undefined) ?? [];
+    return html`<fieldset class="whole-width"><legend>${label}</legend><div class="checks">
+      ${options.map(([each, text]) => html`<label class="check"><input type="checkbox" name=${name} value=${each} .checked=${given.includes(each)} /> ${text}</label>`)}
+    </div></fieldset>`;
+  }
+  return html`<div class=${WIDE.has(kind) ? "whole-width" : ""}>
+    <label for=${id}>${label}</label>
+    ${controlTemplate(id, field, value)}
+    ${note ? html`<p class="note">${note}</p>` : nothing}
+  </div>`;
+}
+
+function controlTemplate(id: string, field: Field, value: unknown) {
+  const { name, kind = "text", options = [], placeholder = "", isRequired = false, min, max, step, maxLength } = field;
+  const text = textOf(kind, value);
+  const attribute = (given: unknown) => given ?? nothing;
+  switch (kind) {
+    case "choice":
+      return html`<select id=${id} name=${name} ?required=${isRequired}>${options.map(([each, label]) => html`<option value=${each} ?selected=${each === text}>${label}</option>`)}</select>`;
+    case "lines":
+    case "long":
+    case "json":
+    case "others":
+      return html`<textarea dir="auto" id=${id} name=${name} class=${kind === "json" || kind === "others" ? "code" : ""} rows="2" spellcheck="false" placeholder=${placeholder} ?required=${isRequired} .value=${text}></textarea>`;
+    case "number":
+      return html`<input id=${id} name=${name} type="number" min=${min ?? 0} max=${attribute(max)} step=${attribute(step)} inputmode="decimal" placeholder=${placeholder} ?required=${isRequired} .value=${text} />`;
+    case "time":
+      return html`<input id=${id} name=${name} type="datetime-local" step="1" .value=${text} />`;
+    case "secret":
+      return html`<span class="secret"><input dir="auto" id=${id} name=${name} type="password" autocomplete="off" spellcheck="false" placeholder=${placeholder} .value=${text} />${showButton()}</span>`;
+    default:
+      return html`<input dir="auto" id=${id} name=${name} type=${kind === "url" ? "url" : "text"} autocomplete="off" spellcheck="false" maxlength=${attribute(maxLength)} pattern=${attribute(field.pattern?.[0])} title=${attribute(field.pattern?.[1])} placeholder=${placeholder} ?required=${isRequired} .value=${text} />`;
+  }
+}
+
+function textOf(kind: Kind, value: unknown) {
+  if (value === undefined || value === null) return "";
+  if (Array.isArray(value) && (kind === "list" || kind === "lines")) return value.join(kind === "list" ? ", " : "\n");
+  return typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
+}
+
+/** A member of an object, or of an object in it. */
+function memberOf(values: ApiObject, name: string): unknown {
+  const [first = "", inner] = name.split(".");
+  return inner === undefined ? values[first] : values[first]?.[inner];
+}
+
+function otherValues(form: Form, values: ApiObject): ApiObject | undefined {
+  const known = new Set(fieldsIn(form).map(({ name }) => name.split(".")[0]));
+  const others = Object.entries(values).filter(([name, value]) => !known.has(name) && value != null);
+  return others.length === 0 ? undefined : Object.fromEntries(others);
+}
+
+function fieldsIn(form: Form): Field[] {
+  return form.flatMap((each) => ("fields" in each ? fieldsIn(each.fields) : each));
+}
+
+/**
+ * The values in a form; empty fields have none. Throws an Error that names a field with invalid JSON. The server checks
+ * everything else.
+ */
+export function valuesIn(form: Form, data: FormData): ApiObject {
+  const values: ApiObject = {};
+  for (const field of fieldsIn(form)) {
+    const value = valueIn(field, data);
+    if (value === undefined) continue;
+    const [first = "", inner] = field.name.split(".");
+    if (field.kind === "others") Object.assign(values, value);
+    else values[first] = inner === undefined ? value : { ...values[first], [inner]: value };
+  }
+  return values;
+}
+
+function valueIn({ name, label, kind = "text" }: Field, data: FormData): unknown {
+  if (kind === "check") return data.get(name) === null ? undefined : true;
+  if (kind === "checks") return data.getAll(name).map(String);
+  const text = String(data.get(name) ?? "").trim();
+  if (text === "") return undefined;
+  if (kind === "number") return Number(text);
+  if (kind === "list" || kind === "lines") {
+    const parts = text.split(kind === "list" ? /[,\n]/ : "\n").map((part) => part.trim());
+    return parts.filter((part) => part !== "");
+  }
+  return kind === "json" || kind === "others" ? jsonIn(text, label, kind === "others") : text;
+}
+
+function jsonIn(text: string, label: string, isObject: boolean): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${label}: this is no JSON: ${(error as Error).message}`);
+  }
+  if (isObject && (typeof value !== "object" || value === null || Array.isArray(value)))
+    throw new Error(`${label}: this is not a JSON object.`);
+  return value;
+}
