@@ -16,11 +16,11 @@ import {
   workerVariables,
 } from "../cli/configuration/environment.ts";
 import { tellModelServers } from "../cli/configuration/model-servers.ts";
+import { readStartSettings } from "../cli/configuration/serve-settings.ts";
 import { checkAddress } from "../cli/serve/addresses.ts";
 import { openDataFolder } from "../cli/serve/data-folder.ts";
 import { FileReading } from "../cli/serve/file-reading.ts";
-import { LEAST_FREE } from "../cli/serve/free-disk.ts";
-import { root } from "../cli/serve/installation.ts";
+import { checkPlatform, root } from "../cli/serve/installation.ts";
 import { EXIT, Refusal } from "../cli/serve/refusal.ts";
 import { untilStopped } from "../cli/serve/signals.ts";
 import { startWorker } from "../cli/serve/worker-process.ts";
@@ -31,7 +31,6 @@ import type { TextVariables } from "../src/config/index.ts";
 
 /** Everything listens on the loopback addresses. */
 const HOST = "localhost";
-const DEFAULT_PORT = 8787;
 
 /** `wrangler dev` uses the same folder. */
 const DEFAULT_STATE = join(root, ".wrangler/state/v3/do");
@@ -55,8 +54,9 @@ process.exit();
 
 /** Resolves when it was told to stop, and the Worker has ended. */
 async function start(): Promise<void> {
+  checkPlatform();
   const mistakes: string[] = [];
-  const port = Number(process.env.PORT || DEFAULT_PORT);
+  const { port, minFreeDisk } = readStartSettings(process.env, mistakes);
   const simulator = process.env.VLLM_BASE_URL || process.env.UPSTREAMS ? undefined : await serveSimulator();
   const painter = simulator && !process.env.IMAGE_MODEL ? await serveImages() : undefined;
   const simulated = {
@@ -66,8 +66,6 @@ async function start(): Promise<void> {
   const variables = workerVariables({ ...process.env, ...simulated }, mistakes);
   variables.ALLOW_ANONYMOUS = String(keySourcesOf(variables) === "");
   for (const warning of warningsOf(process.env, OWN_VARIABLES)) console.error(warning);
-  const { MIN_FREE_DISK: least } = process.env;
-  if (least && !LEAST_FREE.test(least)) mistakes.push("MIN_FREE_DISK: expected bytes, or a percentage such as 5%");
   checkVariables(variables, mistakes);
   if (process.env.TOOL_SERVER && !variables.TOOL_SERVERS) {
     variables.TOOL_SERVER_API_KEY ??= randomBytes(32).toString("base64url");
@@ -80,13 +78,12 @@ async function start(): Promise<void> {
   await using fileReading = await FileReading.start({ format: "text", say: console.log });
   const worker = await startWorker({
     ...{ host: HOST, port, variables, fileReading, environment: process.env, signal: stopping.signal },
-    storage: folder.path,
-    minFreeDisk: least || undefined,
+    ...{ storage: folder.path, minFreeDisk },
     format: "text",
     say: console.log,
   });
   console.log(banner(`http://localhost:${worker.port}`, variables, simulator !== undefined));
-  void tellModelServers(variables, (line) => console.error(line));
+  if (!simulator) void tellModelServers(variables, (level, line) => console[level](line));
   const first = await Promise.race([worker.ended.then(() => "ended" as const), stopping.first]);
   if (first === "ended") throw new Refusal(EXIT.failed, "The Worker's process has ended.");
   await worker.stop(0);

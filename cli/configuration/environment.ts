@@ -126,9 +126,9 @@ export function keySourcesOf(variables: TextVariables): string {
     .join(", ");
 }
 
-/** The model servers, in a line of the banner. */
+/** The model servers, in a line of the banner. The banner does not wait for their answers, which are told after it. */
 export function backendOf({ UPSTREAMS: pool, VLLM_BASE_URL: url }: TextVariables): string {
-  return pool ? "the model servers of UPSTREAMS." : `vLLM at ${url}`;
+  return `${pool ? "the model servers of UPSTREAMS" : url}. How ${pool ? "each" : "it"} answers is told below.`;
 }
 
 /** The names of encrypted data, in a line of the banner. */

@@ -5,18 +5,17 @@ import type { ModelServerConfig } from "@responses-edge/engines/settings";
 import { mayServeKinds, SEPARATION_REMEDY } from "@responses-edge/engines/tenant-rules";
 import { loadConfig, type TextVariables } from "../../src/config/index.ts";
 import { systemCode } from "../serve/refusal.ts";
+import { ask, type ModelCard, TIMEOUT_MS } from "./model-server-request.ts";
+import { modelsInWords } from "./model-traits.ts";
 
 /** The model servers as `check` and the start of `serve` find them: with requests of their own, before any client's. */
-
-/** The time that a model server has to answer. Milliseconds. */
-const TIMEOUT_MS = 5_000;
 
 export interface FoundServer {
   name: string;
   /** How it answers, in words. */
   answer: string;
   /**
-   * `absent`: it does not answer, or not as a model server; that may change. `refused`: every request to it is a 503,
+   * `absent`: it does not answer, or not as a model server with a model; that may change. `refused`: every request to it is a 503,
    * because it does not keep tenants apart.
    */
   fault?: "absent" | "refused";
@@ -24,46 +23,92 @@ export interface FoundServer {
   cards?: readonly ModelCard[];
 }
 
-/** The fields of a card that are read here. They may be anything. */
-export interface ModelCard {
-  id?: unknown;
-  owned_by?: unknown;
+/** The fields of the configuration that correct a fault, by name. */
+interface Remedies {
+  url: string;
+  key: string;
 }
+
+const OF_ONE: Remedies = { url: "VLLM_BASE_URL", key: "VLLM_API_KEY" };
+const OF_SEVERAL: Remedies = { url: "its url in UPSTREAMS", key: "its api_key in UPSTREAM_SECRETS" };
 
 /** Asks all model servers, side by side, for their models and their kinds. Does not throw. */
 export function findModelServers(variables: TextVariables): Promise<FoundServer[]> {
   const { modelServers, unsaltedServers } = loadConfig(variables);
+  const remedies = variables.UPSTREAMS ? OF_SEVERAL : OF_ONE;
   return Promise.all(
     modelServers.map(async (server): Promise<FoundServer> => {
       const { name } = server;
       try {
-        const cards = await cardsOf(server);
+        const cards = await cardsOf(server, remedies);
         if (typeof cards === "string") return { name, answer: cards, fault: "absent" };
-        if (unsaltedServers === undefined || mayServeKinds(await kindsOf(server, cards), server, unsaltedServers)) {
-          return { name, answer: "answers", cards };
+        const kinds = await kindsOf(server, cards);
+        if (unsaltedServers !== undefined && !mayServeKinds(kinds, server, unsaltedServers)) {
+          const answer = `answers, and does not separate the prompts of different tenants: every request to it is a 503. ${SEPARATION_REMEDY}`;
+          return { name, answer, fault: "refused" };
         }
-        const answer = `answers, and does not separate the prompts of different tenants: every request to it is a 503. ${SEPARATION_REMEDY}`;
-        return { name, answer, fault: "refused" };
+        const as = kinds.length === 1 && kinds[0] !== DIALECTS.openai ? ` as ${kinds[0]?.title}` : "";
+        return { name, answer: `answers${as}, with ${await modelsInWords(server, kinds[0], cards)}`, cards };
       } catch (error) {
         const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-        return { name, answer: `does not answer (${systemCode(cause)})`, fault: "absent" };
+        // OpenSSL's errors are long, and have a line break.
+        const code = systemCode(cause).replace(/^.*:SSL routines:.*$/s, "EPROTO");
+        return { name, answer: `does not answer (${code})${hintOf(code, server, remedies)}`, fault: "absent" };
       }
     }),
   );
 }
 
-/** The cards of a server's models, or how it answers without any, in words. */
-async function cardsOf(server: ModelServerConfig): Promise<ModelCard[] | string> {
+/** The likely reason why a server does not answer, and the remedy; empty for a rare one. */
+function hintOf(code: string, { baseUrl }: ModelServerConfig, { url }: Remedies): string {
+  const { host, hostname, protocol } = new URL(baseUrl);
+  if (code === "ECONNREFUSED") return `: no program listens at ${host}. Start it, or correct ${url}`;
+  if (code === "ENOTFOUND" || code === "EAI_AGAIN") return `: no host has the name ${hostname}. Correct ${url}`;
+  if (/timeout/i.test(code)) return `: it takes longer than ${TIMEOUT_MS / 1_000} s`;
+  if (protocol === "https:" && /certificate|self.signed/i.test(code))
+    return ": NODE_EXTRA_CA_CERTS names its authority";
+  if (protocol === "https:" && /EPROTO/.test(code)) return `: does it speak http? Correct ${url}`;
+  return "";
+}
+
+/** The cards of a server's models, or how it answers without any and the remedy, in words. */
+async function cardsOf(server: ModelServerConfig, remedies: Remedies): Promise<ModelCard[] | string> {
   const answer = await ask(server, "/models");
+  const { status } = answer;
+  if (status === 401 || status === 403) {
+    await answer.body?.cancel();
+    const has = server.apiKey === undefined ? "wants a key" : "refuses the key";
+    return `${has} (status ${status}): set ${remedies.key}`;
+  }
+  const cards = await listedIn(answer);
+  if (cards?.length === 0) return "answers, and has no model: load one there";
+  if (cards) return cards;
+  const said = answer.ok ? "answers, but lists no models as a model server does" : `answers with status ${status}`;
+  const other = await otherUrl(server);
+  if (other !== undefined) return `${said} at ${server.baseUrl}/models. Did you mean ${other}? Correct ${remedies.url}`;
+  return status === 404 ? `${said} at ${server.baseUrl}/models. Most URLs end in /v1: correct ${remedies.url}` : said;
+}
+
+/** The models in an answer to `/models`; undefined if it is none of a model server. */
+async function listedIn(answer: Response): Promise<ModelCard[] | undefined> {
   if (!answer.ok) {
     await answer.body?.cancel();
-    const hint = answer.status === 404 ? `: has it ${server.baseUrl}/models? Most URLs end in /v1` : "";
-    return `answers with status ${answer.status}${hint}`;
+    return undefined;
   }
   const body: unknown = await answer.json().catch(() => undefined);
   const data = typeof body === "object" && body !== null && "data" in body ? body.data : undefined;
-  if (!Array.isArray(data)) return "answers, but lists no models as a model server does";
+  if (!Array.isArray(data)) return undefined;
   return data.filter((card): card is object => typeof card === "object" && card !== null);
+}
+
+/** The usual URL of a model server on the same host, if one answers there. */
+async function otherUrl(server: ModelServerConfig): Promise<string | undefined> {
+  const baseUrl = `${new URL(server.baseUrl).origin}/v1`;
+  if (baseUrl === server.baseUrl) return undefined;
+  const answer = await ask({ ...server, baseUrl }, "/models").catch(() => undefined);
+  // A key is wanted by a server that knows the path.
+  const isThere = answer !== undefined && (answer.status === 401 || (await listedIn(answer)) !== undefined);
+  return isThere ? baseUrl : undefined;
 }
 
 /** The kinds behind a server's URL, as the gateway recognises them; none if the server does not show it. */
@@ -81,25 +126,13 @@ async function kindsOf(server: ModelServerConfig, cards: readonly ModelCard[]): 
   return probed ? [probed, ...known] : known;
 }
 
-/** Asks a path below `/v1`, or from the root if it begins with `//`; by POST with a body. */
-export function ask({ baseUrl, apiKey, headers }: ModelServerConfig, path: string, body?: object): Promise<Response> {
-  const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
-  const authorization = apiKey === undefined ? undefined : { authorization: `Bearer ${apiKey}` };
-  return fetch(url, {
-    headers: { ...headers, ...authorization, ...(body && { "content-type": "application/json" }) },
-    ...(body && { method: "POST", body: JSON.stringify(body) }),
-    redirect: "manual",
-    signal: AbortSignal.timeout(TIMEOUT_MS),
-  });
-}
-
-/** Tells of each model server that cannot be used as it is. Does not throw. */
+/** Tells how each model server answers: as information, or as a warning if it cannot be used as it is. Does not throw. */
 export async function tellModelServers(
   variables: TextVariables,
-  tell: (line: string, fields: { model_server: string; fault: string }) => void,
+  tell: (level: "info" | "warn", line: string, fields: { model_server: string; fault?: string }) => void,
 ): Promise<void> {
   for (const { name, answer, fault } of await findModelServers(variables)) {
-    if (fault !== undefined)
-      tell(`The model server ${name} ${answer}.`.replace(/\.\.$/, "."), { model_server: name, fault });
+    const line = `The model server ${name} ${answer}.`.replace(/([.?])\.$/, "$1");
+    tell(fault === undefined ? "info" : "warn", line, { model_server: name, ...(fault && { fault }) });
   }
 }

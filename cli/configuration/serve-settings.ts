@@ -163,3 +163,17 @@ export function readServeSettings(given: Environment, mistakes?: string[], file 
   mistakes?.push(...told);
   return settings;
 }
+
+/** The variables of the process that `npm start` reads. Its data folder has a default of its own. */
+const startSection = {
+  title: serveSection.title,
+  variables: { port: serveSection.variables.port, minFreeDisk: serveSection.variables.minFreeDisk },
+} satisfies Section;
+
+/** Reads the settings of `npm start` and adds errors to `mistakes`. */
+export function readStartSettings(environment: Environment, mistakes: string[]) {
+  const wrong: Mistake[] = [];
+  const settings = readSection(startSection, environment, wrong);
+  mistakes.push(...wrong.map(mistakeText));
+  return settings;
+}

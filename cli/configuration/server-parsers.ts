@@ -3,7 +3,8 @@ import { lacksParserOfCalls, type ParserKind, parserFlags } from "@responses-edg
 import { GPT_OSS, type ModelServerConfig } from "@responses-edge/engines/settings";
 import { THOUGHTS } from "@responses-edge/turn/contract/model-markup/families";
 import { loadConfig, type TextVariables } from "../../src/config/index.ts";
-import { ask, type FoundServer } from "./model-servers.ts";
+import { ask } from "./model-server-request.ts";
+import type { FoundServer } from "./model-servers.ts";
 
 /**
  * The parsers that model servers run without, as `check` finds out: it asks the first model of each for one token, with

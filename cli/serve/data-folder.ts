@@ -29,6 +29,8 @@ import { checkWrittenBy, FORMAT } from "./written-by.ts";
  */
 
 const LOCK_FILE = "responses-edge.lock";
+/** The id of the process that holds the lock, for people. */
+const HOLDER_FILE = `${LOCK_FILE}.pid`;
 export const MARKER_FILE = "responses-edge.json";
 /** The socket by which `reload` reaches the process that serves the folder. */
 export const CONTROL_FILE = "responses-edge.socket";
@@ -228,8 +230,31 @@ export function writeMarker(path: string, noted: Marker): void {
 
 function takeLock(path: string): DatabaseSync {
   const lock = lockWhole(join(path, LOCK_FILE));
-  if (!lock) throw new Refusal(EXIT.busy, `Another responses-edge uses the data folder ${path}.`);
+  if (!lock) {
+    const holder = holderOf(path);
+    const [which, how] = holder === undefined ? ["", ""] : [` (process ${holder})`, ` (kill ${holder})`];
+    throw new Refusal(
+      EXIT.busy,
+      `Another responses-edge${which} uses the data folder ${path}. Stop it${how}, or set STATE_DIRECTORY to another folder, and PORT to serve beside it.`,
+    );
+  }
+  try {
+    writeFileSync(join(path, HOLDER_FILE), `${process.pid}\n`);
+  } catch {
+    // The lock holds without it, such as on a full disk.
+  }
   return lock;
+}
+
+/** The process that holds the lock of a folder; undefined if this machine has none with its id, or it is in another container. */
+function holderOf(path: string): number | undefined {
+  try {
+    const pid = Number(readFileSync(join(path, HOLDER_FILE), "utf8"));
+    process.kill(pid, 0);
+    return pid === process.pid ? undefined : pid;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Waits until no workerd has the folder's files open. Gives the damaged lists of alarms. */

@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { EXIT, Refusal } from "./refusal.ts";
 
 /**
  * The paths of this program's own files, in a checkout and in a package whose programs are bundled into one file. No
@@ -56,4 +57,11 @@ export function findRoot(folder: string): string {
 
 function readManifest(folder: string): Manifest {
   return JSON.parse(readFileSync(join(folder, MANIFEST), "utf8")) as Manifest;
+}
+
+/** Throws a Refusal on a system without the Unix sockets by which the processes speak. */
+export function checkPlatform(platform: NodeJS.Platform = process.platform): void {
+  if (platform !== "win32") return;
+  const how = "Run it in WSL (`wsl --install`), or as a container (docs/self-hosting.md).";
+  throw new Refusal(EXIT.configuration, `responses-edge does not run on Windows itself: it needs Unix sockets. ${how}`);
 }

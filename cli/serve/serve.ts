@@ -16,7 +16,7 @@ import { isLoopback, ownUrl } from "./addresses.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
 import { FileReading } from "./file-reading.ts";
 import type { LauncherState } from "./free-disk.ts";
-import { version, workerdVersion } from "./installation.ts";
+import { checkPlatform, version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
 import { serviceManager } from "./service-manager.ts";
@@ -34,6 +34,7 @@ const SECOND_LOOK_MS = 10_000;
  * timed out. Throws a Refusal if it does not start, or the Worker's process dies.
  */
 export async function serve(environment: Environment): Promise<void> {
+  checkPlatform();
   const configuration = readConfiguration(environment);
   const { settings, variables, all, warnings } = configuration;
   let { file, all: applied, written } = configuration;
@@ -183,7 +184,7 @@ export async function serve(environment: Environment): Promise<void> {
     manager.ready();
     if (wantsReload) onHangUp();
     // The start does not wait for it: a model server may take as long as it wants.
-    void tellModelServers(all, (line, fields) => tell("warn", line, fields));
+    void tellModelServers(all, tell);
 
     await Promise.race([workers.failed, stopping.first]);
     manager.stopping();

@@ -357,7 +357,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       const messages = withOldThoughts(parseMessages(body), variables, call.settings);
       expectReadable(messages, model);
       text = isScripted(engineOf(model))
-        ? renderChatml(messages, body.tools, ending, true)
+        ? renderChatml(messages, body.tools, ending, variables.enable_thinking !== false)
         : renderPrompt(messages, body.tools, ending);
     }
     const tokenizer = await tokenizerOf(model);

@@ -1,6 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { appendFileSync, copyFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer as createHttpServer } from "node:http";
 import { createServer as createHttpsServer, request } from "node:https";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
@@ -144,8 +145,10 @@ describe("`check`", () => {
     ]);
     const [code, output] = await run({ UPSTREAMS: pool, ALLOW_ANONYMOUS: "true", API_KEY: "x" }, "check");
     expect(code).toBe(0);
-    expect(output).toContain("here: answers\n");
-    expect(output).toMatch(/gone: does not answer \(.+\)\n/);
+    expect(output).toMatch(
+      /^here: answers as vLLM, with simulator \(calls functions\), .+, simulator-gpt-oss \(gpt-oss, thinks, calls functions\), .+, tiny-qwen3 \(Qwen3, thinks, calls functions\), and 1 more$/m,
+    );
+    expect(output).toMatch(/^gone: does not answer \(.+\)/m);
     expect(output).toContain("the variable API_KEY is unknown. Do you mean API_KEYS?");
     expect(output).toMatch(/The configuration has no errors in itself, but .+: gone\.\n$/);
     expect(output).not.toContain("is right");
@@ -156,7 +159,8 @@ describe("`check`", () => {
     const [code, output] = await checked({ VLLM_BASE_URL: `${vllm.url}/v1/chat/completions` });
     expect([code, output]).toEqual([78, expect.stringContaining("VLLM_BASE_URL: expected the URL of the server")]);
     const [, rootless] = await checked({ VLLM_BASE_URL: vllm.url });
-    expect(rootless).toContain("vllm: answers with status 404");
+    const meant = `Did you mean ${vllm.url}/v1? Correct VLLM_BASE_URL`;
+    expect(rootless).toContain(`vllm: answers with status 404 at ${vllm.url}/models. ${meant}\n`);
     expect(rootless).not.toContain("is right");
     const llamacpp = await serveSimulator({ kind: "llamacpp" });
     const server = { name: "desk", url: `${llamacpp.url}/v1` };
@@ -166,11 +170,12 @@ describe("`check`", () => {
     expect(refused).toBe(78);
     expect(why).toContain("desk: answers, and does not separate the prompts of different tenants");
     expect(why).toContain('set \\"shared_cache\\": true for it in UPSTREAMS');
-    const accepted = "desk: answers\nThe configuration is right.\n";
-    expect(await keyed({ ...server, shared_cache: true })).toEqual([0, accepted]);
-    expect(await keyed({ ...server, salted: true })).toEqual([0, accepted]);
+    const accepted =
+      /^desk: answers as llama\.cpp, with simulator \(calls functions\), .+\nThe configuration is right\.\n$/;
+    expect(await keyed({ ...server, shared_cache: true })).toEqual([0, expect.stringMatching(accepted)]);
+    expect(await keyed({ ...server, salted: true })).toEqual([0, expect.stringMatching(accepted)]);
     const [, mixed] = await keyed(server, { name: "here", url: `${vllm.url}/v1` });
-    expect(mixed).toMatch(/here: answers\nThe configuration has no errors in itself, but .+: desk\.\n$/);
+    expect(mixed).toMatch(/here: answers as vLLM, .+\nThe configuration has no errors in itself, but .+: desk\.\n$/);
     await llamacpp.close();
   });
 });
@@ -183,12 +188,75 @@ it("`check` names the parsers that a model server runs without, and their flags"
   expect(output).toMatch(
     /bare: runs without a parser of tool calls for .+\. Start it with --enable-auto-tool-choice --tool-call-parser NAME\.\n/,
   );
-  expect(await run(least, "check")).toEqual([0, "bare: answers\nThe configuration is right.\n"]);
+  const right = expect.stringMatching(/^bare: answers as vLLM, .+\nThe configuration is right\.\n$/);
+  expect(await run(least, "check")).toEqual([0, right]);
 });
 
-it("the start says which model servers cannot be used", async () => {
-  const away = await start({ ...least(), VLLM_BASE_URL: `http://127.0.0.1:${await freePort()}/v1` });
-  await eventually(() => away.output().includes("The model server vllm does not answer (ECONNREFUSED)."));
+it("`check` says of a model server that cannot be used what is wrong, and what to do", async () => {
+  const answers: Record<string, [status: number, body: object]> = {
+    "/keyed/v1/models": [401, {}],
+    "/empty/v1/models": [200, { data: [] }],
+    "/page/v1/models": [200, { page: true }],
+    "/broken/v1/models": [500, {}],
+  };
+  const server = createHttpServer(({ url = "" }, response) => {
+    const [status, body] = answers[url] ?? [404, {}];
+    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = `http://127.0.0.1:${portOf(server)}`;
+  const gone = await freePort();
+  const pool = {
+    ...Object.fromEntries(["keyed", "empty", "page", "broken", "away"].map((name) => [name, `${url}/${name}/v1`])),
+    gone: `http://127.0.0.1:${gone}/v1`,
+    named: "http://name.invalid/v1",
+    plain: `https://127.0.0.1:${portOf(server)}/v1`,
+  };
+  const UPSTREAMS = JSON.stringify(Object.entries(pool).map(([name, url]) => ({ name, url })));
+  const UPSTREAM_SECRETS = JSON.stringify({ page: { api_key: "sekret" } });
+  const [code, output] = await run({ UPSTREAMS, UPSTREAM_SECRETS, ALLOW_ANONYMOUS: "true" }, "check");
+  expect(code).toBe(0);
+  expect(output.split("\n")).toEqual([
+    "keyed: wants a key (status 401): set its api_key in UPSTREAM_SECRETS",
+    "empty: answers, and has no model: load one there",
+    "page: answers, but lists no models as a model server does",
+    "broken: answers with status 500",
+    `away: answers with status 404 at ${url}/away/v1/models. Most URLs end in /v1: correct its url in UPSTREAMS`,
+    `gone: does not answer (ECONNREFUSED): no program listens at 127.0.0.1:${gone}. Start it, or correct its url in UPSTREAMS`,
+    expect.stringMatching(
+      /^named: does not answer \((?:ENOTFOUND|EAI_AGAIN)\): no host has the name name\.invalid\. Correct/,
+    ),
+    "plain: does not answer (EPROTO): does it speak http? Correct its url in UPSTREAMS",
+    "The configuration has no errors in itself, but not every model server can be used: keyed, empty, page, broken, away, gone, named, plain.",
+    "",
+  ]);
+  const [, refused] = await run(
+    { VLLM_BASE_URL: `${url}/keyed/v1`, VLLM_API_KEY: "sekret", ALLOW_ANONYMOUS: "true" },
+    "check",
+  );
+  expect(refused).toMatch(/^vllm: refuses the key \(status 401\): set VLLM_API_KEY\n/);
+  expect(output + refused).not.toContain("sekret");
+  server.close();
+});
+
+it("the start says how each model server answers, and which cannot be used", async () => {
+  const port = await freePort();
+  const UPSTREAMS = JSON.stringify([
+    { name: "here", url: `${vllm.url}/v1` },
+    { name: "gone", url: `http://127.0.0.1:${port}/v1` },
+  ]);
+  const { VLLM_BASE_URL: _, ...others } = least();
+  const served = await start({ ...others, UPSTREAMS });
+  const lines = () =>
+    served
+      .output()
+      .split("\n")
+      .flatMap((line) => (line.startsWith("{") ? [JSON.parse(line)] : []));
+  const told = (name: string) => lines().find(({ model_server }) => model_server === name);
+  const message = expect.stringMatching(/^The model server here answers as vLLM, with simulator \(calls functions\), /);
+  expect(await eventually(() => told("here"))).toMatchObject({ level: "info", message });
+  const why = `The model server gone does not answer (ECONNREFUSED): no program listens at 127.0.0.1:${port}. Start it, or correct its url in UPSTREAMS.`;
+  expect(await eventually(() => told("gone"))).toMatchObject({ level: "warn", message: why, fault: "absent" });
 });
 
 /** The SHA-256 of the certificate that a port shows. */
@@ -315,7 +383,10 @@ describe("its data folder", () => {
     const variables = least();
     const first = await start(variables);
     const { id } = (await (await create(first.url, {})).json()) as { id: string };
-    expect(await run(variables)).toMatchObject([75, expect.stringContaining("Another responses-edge uses the data")]);
+    const [code, output] = await run(variables);
+    const { pid } = first.child;
+    const said = `Another responses-edge (process ${pid}) uses the data folder ${variables.STATE_DIRECTORY}. Stop it (kill ${pid}), or set STATE_DIRECTORY to another folder, and PORT to serve beside it.`;
+    expect([code, JSON.parse(output).message]).toEqual([75, said]);
     first.child.kill("SIGKILL");
     const second = await start(variables);
     expect((await fetch(`${second.url}/v1/responses/${id}`)).status).toBe(200);

@@ -40,10 +40,10 @@ function start(port: number, variables: Record<string, string> = {}): Started {
       ...process.env,
       VLLM_BASE_URL: "",
       API_KEYS: "",
-      ...variables,
       PORT: String(port),
-      TMPDIR: directory,
       STATE_DIRECTORY: state,
+      ...variables,
+      TMPDIR: directory,
     },
   });
   let output = "";
@@ -160,8 +160,19 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
     await expectGone(one);
   });
 
-  it("ends when the Worker's process does, with an error", async () => {
-    const one = await ready();
+  it("says which of its variables are wrong, and starts nothing", async () => {
+    const one = start(0, { PORT: "abc", MIN_FREE_DISK: "little" });
+    await eventually(() => one.npm.exitCode !== null);
+    expect(one.npm.exitCode).toBe(78);
+    expect(one.output()).toContain("  PORT: expected a whole number from 0 to 65535\n  MIN_FREE_DISK: expected bytes");
+    expect(one.output()).not.toContain("listens on");
+  });
+
+  it("says how the model server answers; ends when the Worker's process does, with an error", async () => {
+    const port = await freePort();
+    const one = await ready({ VLLM_BASE_URL: `http://127.0.0.1:${port}` });
+    const said = `The model server vllm does not answer (ECONNREFUSED): no program listens at 127.0.0.1:${port}. Start it, or correct VLLM_BASE_URL.`;
+    await eventually(() => one.output().includes(said));
     process.kill(idOf(one, /workerd serve/), "SIGKILL");
     await eventually(() => one.npm.exitCode !== null);
     expect(one.npm.exitCode).toBe(1);
@@ -197,6 +208,16 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
       for (const port of ports) expect(port).toMatch(LOOPBACK);
       const worker = listening(idOf(one, /workerd serve/)).map((address) => address.replace(/^.*:/, ""));
       expect(new Set(worker)).toEqual(new Set([String(one.port)]));
+    });
+
+    it("refuses a second start in the same folder, and says what to do", async () => {
+      const second = start(await freePort(), { STATE_DIRECTORY: one.state });
+      await eventually(() => second.npm.exitCode !== null);
+      expect(second.npm.exitCode).toBe(75);
+      const pid = idOf(one, /scripts\/start\.ts/);
+      expect(second.output()).toContain(
+        `Another responses-edge (process ${pid}) uses the data folder ${one.state}. Stop it (kill ${pid}), or set STATE_DIRECTORY to another folder, and PORT to serve beside it.`,
+      );
     });
 
     it("has no secret in a command line", () => {

@@ -1,6 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
+import { checkPlatform } from "../../cli/serve/installation.ts";
 
 /**
  * Commands in documentation and comments run with the Node that the project installs, independent of the reader's Node.
@@ -40,6 +41,12 @@ it("run only existing scripts", () => {
   );
   expect(scripts.length).toBeGreaterThan(20);
   expect(scripts.filter(({ name }) => !(name in manifest.scripts))).toEqual([]);
+});
+
+it("that serve reach Node in cmd.exe, which has no `exec`; Node then says how to run them on Windows", () => {
+  for (const name of ["start", "serve"]) expect(manifest.scripts[name]).toMatch(/^exec (node .+) \|\| \1$/);
+  expect(() => checkPlatform("win32")).toThrow(/Run it in WSL/);
+  expect(() => checkPlatform("linux")).not.toThrow();
 });
 
 it("need the Node of package.json by README, and run with the installed one", () => {
