@@ -126,10 +126,11 @@ export interface components {
             tenant: string;
             name: string;
             redacted_value: string;
-            created_at: number;
+            created_at: number | null;
             expires_at: number | null;
             disabled: boolean;
             limits: components["schemas"]["Limits"] | null;
+            source: "admin_api" | "configuration";
         };
         Configuration: {
             object: "configuration";

@@ -1,6 +1,7 @@
 import { ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
+import type { Config } from "../config/index.ts";
 import type { ApiKeyObject } from "../contract/admin-objects.ts";
 import { type Grants, grants } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
@@ -19,6 +20,8 @@ export interface Administrator {
   /** The only tenant of a tenant admin; undefined for an administrator of all tenants. */
   tenant: string | undefined;
   directories: Env["KEYS"];
+  /** The keys of the configuration. */
+  configured: Config["apiKeys"];
   /**
    * Makes this isolate, and the other workers of its machine, forget the keys and tenants that they have cached. Called
    * after every change.
@@ -65,13 +68,20 @@ export async function createKey(admin: Administrator, body: unknown) {
   return { ...shownKey(made.key), value: made.value };
 }
 
-/** Keys by their time of creation. */
-export async function listKeys(admin: Administrator, { tenant: of, after = "", limit }: z.output<typeof keysQuery>) {
-  const keys = await directoryOf(admin).list(admin.tenant ?? of, after, limit + 1);
-  return page(keys.map(shownKey), limit);
+/** The keys of the configuration, and then those of the admin API by their time of creation: so by their ids. */
+export async function listKeys(admin: Administrator, { tenant, after = "", limit }: z.output<typeof keysQuery>) {
+  const of = admin.tenant ?? tenant;
+  const configured = admin.configured
+    .filter((key) => key.id > after && (of === undefined || key.tenant === of))
+    .toSorted((one, other) => (one.id < other.id ? -1 : 1));
+  const left = limit + 1 - configured.length;
+  const keys = left > 0 ? await directoryOf(admin).list(of, after, left) : [];
+  return page([...configured.map(shownConfigured), ...keys.map(shownKey)], limit);
 }
 
 export async function retrieveKey(admin: Administrator, id: string) {
+  const configured = configuredKey(admin, id);
+  if (configured) return shownConfigured(configured);
   return shownKey(await keyOf(admin, id));
 }
 
@@ -79,7 +89,7 @@ export async function retrieveKey(admin: Administrator, id: string) {
 export async function changeKey(admin: Administrator, id: string, body: unknown) {
   const { expires_at: end, ...rest } = parse(changeKeyBody, body);
   checkLimits(admin, rest.limits);
-  await checkOwn(admin, id);
+  await checkChangeable(admin, id);
   const change: KeyChange = { ...rest, ...(end !== undefined && { expiresAt: toMs(end) }) };
   const changed = await directoryOf(admin).change(admin.name, id, change);
   await admin.forgetKeys();
@@ -89,7 +99,7 @@ export async function changeKey(admin: Administrator, id: string, body: unknown)
 /** Gives a key another text, and shows it, only once. The earlier text is valid for the grace time. */
 export async function rotateKey(admin: Administrator, id: string, body: unknown) {
   const { grace_seconds: grace } = parse(rotateKeyBody, body);
-  await checkOwn(admin, id);
+  await checkChangeable(admin, id);
   const rotated = await directoryOf(admin).rotate(admin.name, id, grace * 1000);
   await admin.forgetKeys();
   const { key, value } = found(id, rotated);
@@ -97,7 +107,7 @@ export async function rotateKey(admin: Administrator, id: string, body: unknown)
 }
 
 export async function deleteKey(admin: Administrator, id: string) {
-  await checkOwn(admin, id);
+  await checkChangeable(admin, id);
   const isDeleted = await directoryOf(admin).delete(admin.name, id);
   await admin.forgetKeys();
   if (!isDeleted) throw keyNotFound(id);
@@ -188,7 +198,19 @@ export function shownKey({ id, tenant: of, name: called, redacted, createdAt, ..
     expires_at: key.expiresAt === null ? null : Math.floor(key.expiresAt / 1000),
     disabled: key.disabled,
     limits: key.limits,
+    source: "admin_api",
   };
+}
+
+/** A key of the configuration as it is shown: its text is unknown, and its tenant's limits apply to it. */
+function shownConfigured({ id, tenant: of }: Administrator["configured"][number]): ApiKeyObject {
+  const unknown = { name: "", redacted_value: "", created_at: null, expires_at: null, disabled: false, limits: null };
+  return { object: "api_key", id, tenant: of, ...unknown, source: "configuration" };
+}
+
+/** The key of the configuration with an id, if the administrator may see it. */
+function configuredKey({ tenant: own, configured }: Administrator, id: string) {
+  return configured.find((key) => key.id === id && (own === undefined || key.tenant === own));
 }
 
 function toMs(seconds: number | null): number | null {
@@ -210,8 +232,15 @@ async function keyOf(admin: Administrator, id: string): Promise<StoredKey> {
   return found(id, admin.tenant === undefined || key?.tenant === admin.tenant ? key : null);
 }
 
-/** Rejects with the 404 of a key of another tenant than a tenant admin's. A key never changes its tenant. */
-async function checkOwn(admin: Administrator, id: string): Promise<void> {
+/**
+ * Rejects with the 409 of a key of the configuration, and with the 404 of a key of another tenant than a tenant admin's. A key never
+ * changes its tenant.
+ */
+async function checkChangeable(admin: Administrator, id: string): Promise<void> {
+  if (configuredKey(admin, id)) {
+    const message = `The API key '${id}' is in the variable API_KEYS of this server. Change it there.`;
+    throw new ApiError({ status: 409, message, param: "id", code: "configured_key" });
+  }
   if (admin.tenant !== undefined) await keyOf(admin, id);
 }
 

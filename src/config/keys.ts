@@ -41,12 +41,9 @@ function keyEntries<Rest>(expected: string, readRest: (text: string | undefined)
 /** The commands that make a key, in a checkout and of the package. */
 export const MAKES_KEYS = "`npm run create-key -- TENANT` or `responses-edge create-key TENANT`";
 
-/** The beginning of the ids of keys in `API_KEYS`. */
-export const CONFIGURED_KEY = "configured_";
-
 /** The id of a key in `API_KEYS`: it stays the same while the key does, whatever other keys there are. */
 function configuredId(sha256: Uint8Array): string {
-  return `${CONFIGURED_KEY}${Buffer.from(sha256).toString("hex").slice(0, 16)}`;
+  return `configured_${Buffer.from(sha256).toString("hex").slice(0, 16)}`;
 }
 
 const apiKeys = keyEntries(

@@ -15,10 +15,13 @@ export const apiKeyObject = once(() =>
     tenant: text,
     name: text,
     redacted_value: text,
-    created_at: seconds,
+    created_at: seconds.nullable().describe("Unix seconds. Null for a key of the configuration."),
     expires_at: seconds.nullable(),
     disabled: z.boolean(),
     limits: grants.nullable(),
+    source: z
+      .enum(["admin_api", "configuration"])
+      .describe("`configuration`: the key is in `API_KEYS`, and cannot be changed here."),
   }),
 );
 

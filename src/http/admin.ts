@@ -54,7 +54,7 @@ export const administration = [
     handle: async (context) => context.json(await createKey(administrator(context), await jsonBody(context))),
   }),
   endpoint("GET /v1/admin/keys", {
-    summary: "root key: list keys: `tenant`, `limit` 1–100 (20), `after`",
+    summary: "root key: list keys, also those of `API_KEYS` (`source`): `tenant`, `limit` 1–100 (20), `after`",
     operation: byRoot(ROLES, "listApiKeys", { answers: ok("ApiKeyList") }),
     query: keysQuery,
     handle: async (context, query) => context.json(await listKeys(administrator(context), query)),
@@ -66,7 +66,7 @@ export const administration = [
   }),
   endpoint("POST /v1/admin/keys/:id", {
     summary: "root key: change its `name`, `expires_at`, `disabled`, `limits`",
-    operation: byRoot(KEY_MAKERS, "changeApiKey", { body: json("ChangeApiKey"), answers: ok("ApiKey") }),
+    operation: byRoot(KEY_MAKERS, "changeApiKey", { body: json("ChangeApiKey"), answers: ok("ApiKey"), errors: [409] }),
     handle: async (context) => {
       const admin = administrator(context);
       return context.json(await changeKey(admin, context.req.param("id"), await jsonBody(context)));
@@ -74,7 +74,7 @@ export const administration = [
   }),
   endpoint("DELETE /v1/admin/keys/:id", {
     summary: "root key: delete it",
-    operation: byRoot(KEY_MAKERS, "deleteApiKey", { answers: ok("DeletedApiKey") }),
+    operation: byRoot(KEY_MAKERS, "deleteApiKey", { answers: ok("DeletedApiKey"), errors: [409] }),
     handle: async (context) => context.json(await deleteKey(administrator(context), context.req.param("id"))),
   }),
   endpoint("POST /v1/admin/keys/:id/rotate", {
@@ -82,6 +82,7 @@ export const administration = [
     operation: byRoot(KEY_MAKERS, "rotateApiKey", {
       body: { ...json("RotateApiKey"), isOptional: true },
       answers: ok("NewApiKey"),
+      errors: [409],
     }),
     handle: async (context) => {
       const admin = administrator(context);
@@ -176,12 +177,12 @@ export const administration = [
 
 function administrator(context: Context<AppEnv>): Administrator {
   const { name, tenant } = adminOf(context);
-  const { keys } = context.get("config");
+  const { keys, apiKeys: configured } = context.get("config");
   const forgetKeys = async () => {
     keyCache(context.env, keys).forget();
     await askOthers((worker: OtherKeys) => worker.forgetKeys());
   };
-  return { name, tenant, directories: context.env.KEYS, forgetKeys };
+  return { name, tenant, directories: context.env.KEYS, configured, forgetKeys };
 }
 
 function configurationAccess(context: Context<AppEnv>): ConfigurationAccess {

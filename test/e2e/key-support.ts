@@ -58,6 +58,7 @@ export interface ShownKey {
   expires_at: number | null;
   disabled: boolean;
   limits: Partial<Grants> | null;
+  source: "admin_api" | "configuration";
 }
 
 export interface Page<Item> {

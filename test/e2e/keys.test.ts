@@ -337,6 +337,34 @@ describe("a deployment that caches keys for ten minutes", () => {
     expect((await create(believing, value)).status).toBe(200);
   });
 
+  it("lists the keys of API_KEYS before its own, and changes none of them", async () => {
+    const made = await makeKey(believing, newTenant());
+    const list = (query = "") => ask<Page<ShownKey>>(believing, "GET", `/v1/admin/keys?${query}`);
+    const { data } = await list("limit=100");
+    const configured = data.filter(({ source }) => source === "configuration");
+    expect(configured.map(({ tenant }) => tenant).toSorted()).toEqual(["one", "other"]);
+    expect(data.slice(0, 2)).toEqual(configured);
+    expect(data.at(-1)).toMatchObject({ id: made.id, source: "admin_api" });
+    const paged: ShownKey[] = [];
+    for (let page = await list("limit=1"); ; page = await list(`limit=1&after=${page.last_id}`)) {
+      paged.push(...page.data);
+      if (!page.has_more) break;
+    }
+    expect(paged).toEqual(data);
+    expect((await list("tenant=one")).data).toMatchObject([{ tenant: "one", limits: null, disabled: false }]);
+    const [key] = configured;
+    if (!key) throw new Error("There are two.");
+    expect(await ask(believing, "GET", `/v1/admin/keys/${key.id}`)).toEqual(key);
+    for (const [method, path, body] of [
+      ["POST", "", { disabled: true }],
+      ["POST", "/rotate", {}],
+      ["DELETE", "", undefined],
+    ] as const) {
+      const answer = await call(believing, method, `/v1/admin/keys/${key.id}${path}`, body);
+      await expectError(answer, { status: 409, code: "configured_key", message: /API_KEYS/ });
+    }
+  });
+
   it("applies a tenant's limits to a key of API_KEYS as soon as they are set, and counts its usage", async () => {
     expect((await create(believing, "key-of-one")).status).toBe(200);
     await ask(believing, "POST", "/v1/admin/tenants/one", { limits: { requests_per_minute: 2 } });
