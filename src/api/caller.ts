@@ -9,7 +9,10 @@ import type { Caller } from "./transport.ts";
 /** The bindings of what a tenant has. */
 
 /** A caller's fields that its transport and the platform provide. */
-type Provided = Omit<Caller, "config" | "tenant" | "identity" | "quotas" | "homes" | "files" | "stores" | "past">;
+type Provided = Omit<
+  Caller,
+  "config" | "tenant" | "identity" | "quotas" | "boards" | "homes" | "files" | "stores" | "past"
+>;
 
 /** The caller with a key: its configuration, and its tenant's homes, files, vector stores and limits. */
 export function callerWith(env: Env, config: Config, identity: Identity, provided: Provided): Caller {
@@ -21,6 +24,7 @@ export function callerWith(env: Env, config: Config, identity: Identity, provide
     tenant,
     identity,
     quotas: env.QUOTAS,
+    boards: env.BOARD,
     homes,
     // Made on use: few requests need files.
     get files() {

@@ -119,6 +119,7 @@ export async function acceptCreate(
   const given = sent as Readonly<Record<string, unknown>>;
   for (const [field, variable] of config.closedFields) if (given[field] != null) throw notOpen(field, variable);
   const request = underPolicy(body.request, identity, config);
+  caller.observation?.know({ model: request.model ?? undefined });
   if (request.moderation != null) checkModeration(request, config);
   const conversation =
     body.conversation === undefined

@@ -4,6 +4,7 @@ import { MAX_ID_LENGTH, parseFileId } from "@responses-edge/responses-api/ids";
 import { FILE_STATUSES } from "@responses-edge/responses-api/platform/vector-stores";
 import type { UsageGroup } from "@responses-edge/usage-limits";
 import { z } from "zod";
+import { REQUEST_STATUSES } from "../contract/admin-objects.ts";
 
 /** The queries that endpoints take. Times are Unix seconds. */
 
@@ -134,6 +135,28 @@ export const auditQuery = z.object({
   event_types: names,
   "effective_at[gte]": time.optional(),
   "effective_at[lt]": time.optional(),
+});
+
+/** The query of the log of requests. */
+export const requestsQuery = z.object({
+  limit,
+  after: z.string().min(1).max(512).optional(),
+  tenant: z.string().max(64).optional(),
+  api_key_id: name.optional(),
+  model: name.optional(),
+  server: name.optional(),
+  status: z.enum(REQUEST_STATUSES).optional(),
+  min_duration_ms: wholeNumber.pipe(z.int().min(0)).optional(),
+  "created_at[gte]": time.optional(),
+  "created_at[lt]": time.optional(),
+});
+
+/** The query of the overview. */
+export const overviewQuery = z.object({
+  start_time: time,
+  end_time: time.optional(),
+  bucket_width: z.enum(["1m", "5m", "1h", "1d"]).default("1h"),
+  tenant: z.string().max(64).optional(),
 });
 
 const storageGroup = z.enum(["project_id", "api_key_id"]);

@@ -169,6 +169,10 @@ const ERASERS: { readonly [Binding in ClassesWith<"erased", "function">]: (part:
     await Promise.all(containers.map((id) => endContainer(tools, tenant, id)));
     return (await files.removeSome(MAX_FILES)) >= MAX_FILES || containers.length >= MAX_CONTAINERS;
   },
+  async BOARD({ admin, tenant }) {
+    await admin.env.BOARD.getByName().eraseTenant(tenant);
+    return false;
+  },
   async QUOTAS({ admin, tenant, homes }) {
     const quota = admin.env.QUOTAS.getByName(tenant);
     const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);

@@ -32,6 +32,8 @@ export interface Caller {
   identity: Identity;
   /** Counts the use of callers who have limits. */
   quotas: Env["QUOTAS"];
+  /** Has the log of requests. */
+  boards: Env["BOARD"];
   /** Remembers that the quota has counted this request. */
   counting: Counting;
   /** Sends the client further headers, where the answer can have them. */

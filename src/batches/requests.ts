@@ -10,7 +10,7 @@ import { moderate } from "../api/moderations.ts";
 import { passJson } from "../api/passthrough.ts";
 import type { Caller } from "../api/transport.ts";
 import type { PassthroughEndpoint } from "../config/index.ts";
-import { countEnded } from "../store/limits/ended-requests.ts";
+import { reportEnded } from "../store/limits/ended-requests.ts";
 import type { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import type { Tokens } from "./batch-table.ts";
@@ -126,7 +126,7 @@ function observe(
   const { config, tenant, identity, waitUntil } = caller;
   const request = { requestId, transport: "batch", endpoint: `POST ${url}`, tenant, keyId: identity.keyId } as const;
   const observation = telemetryOf(config.telemetry).observe(request, { waitUntil, isBrief: true, analytics });
-  observation.reportTo((event) => countEnded(caller, event));
+  observation.reportTo((ended) => reportEnded(caller, ended));
   return observation;
 }
 

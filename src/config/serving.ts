@@ -96,7 +96,7 @@ export const store = {
     listsResponses: variable(
       "RESPONSE_INDEX",
       flag(),
-      "`true` lists the stored responses of each tenant: `GET /v1/responses`, and *Responses* of the console ([storage.md](../storage.md#the-list-of-responses)). `npm start` and `npm run serve` set it.",
+      "`true` lists the stored responses of each tenant: `GET /v1/responses`, and *Responses* of the console ([storage.md](../storage.md#the-list-of-responses)), and for the operator [the requests that have ended](../keys.md#ended-requests). `npm start` and `npm run serve` set it.",
     ),
     /** 0 does not wait. */
     conversationLockWaitMs: variable(

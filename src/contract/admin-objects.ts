@@ -41,6 +41,83 @@ export const runObject = once(() =>
   }),
 );
 
+/** How a request has ended: as its response has, or `refused`, without any. */
+export const REQUEST_STATUSES = ["completed", "failed", "incomplete", "cancelled", "refused"] as const;
+
+/** A request that has ended, without content. Times are milliseconds. */
+export const requestSummary = once(() =>
+  z.object({
+    object: z.literal("request.summary"),
+    id: text.describe("The `x-request-id`; of a run the id of its response."),
+    created_at: seconds,
+    tenant: text,
+    api_key_id: text.nullable(),
+    endpoint: text,
+    transport: z.enum(["http", "sse", "websocket", "background", "batch"]),
+    http_status: count,
+    status: z.enum(REQUEST_STATUSES).describe("`refused`: an error without a response."),
+    response_id: text.nullable(),
+    model: text.nullable(),
+    server: text.nullable().describe("The model server that was asked last."),
+    duration_ms: count,
+    first_token_ms: count.nullable(),
+    waited_ms: count.describe("For the conversation."),
+    queued_ms: count.describe("For a saturated model server."),
+    attempts: count.describe("HTTP requests to model servers for an answer."),
+    usage: z
+      .object({ input_tokens: count, cached_tokens: count, output_tokens: count, reasoning_tokens: count })
+      .nullable(),
+    cost_usd: z.number().min(0).nullable(),
+    error: z
+      .object({
+        code: text,
+        message: text,
+        upstream: text.nullable().describe("The model server's own text. A root key gets it, a tenant's key does not."),
+      })
+      .nullable(),
+  }),
+);
+
+const ms = count.nullable().describe("Milliseconds, off by a tenth at most. Null if no request has it.");
+
+/** All requests over time, and the state of this moment. */
+export const overview = once(() =>
+  z.object({
+    object: z.literal("list"),
+    data: z.array(
+      z.object({
+        object: z.literal("overview.bucket"),
+        start_time: seconds,
+        end_time: seconds,
+        requests: count,
+        errors: count,
+        by_status: z.record(z.string(), count),
+        input_tokens: count,
+        output_tokens: count,
+        ...{ p50_ms: ms, p95_ms: ms, p50_first_token_ms: ms, p95_first_token_ms: ms },
+        output_tokens_per_second: z
+          .number()
+          .nullable()
+          .describe("Of one answer, from its first token to its end. Null if no answer has tokens."),
+      }),
+    ),
+    now: z.object({
+      in_flight: count.describe("Requests at the model servers."),
+      waiting: count.describe("Requests that wait for a saturated model server."),
+      servers: z.array(
+        z.object({
+          name: text,
+          status: z.enum(["ok", "unreachable", "ejected", "draining"]),
+          in_flight: count,
+          waiting: count,
+          load: z.number().nullable().describe("Requests that run and wait there, by its own metrics."),
+        }),
+      ),
+      disk: z.object({ free_bytes: count.nullable(), low: z.boolean() }).nullable(),
+    }),
+  }),
+);
+
 export const importedTenant = once(() =>
   z.object({
     object: z.literal("tenant.imported"),
@@ -63,4 +140,6 @@ export const importedTenant = once(() =>
 
 export type ApiKeyObject = z.output<ReturnType<typeof apiKeyObject>>;
 export type RunObject = z.output<ReturnType<typeof runObject>>;
+export type RequestSummary = z.output<ReturnType<typeof requestSummary>>;
+export type Overview = z.output<ReturnType<typeof overview>>;
 export type ImportedTenant = z.output<ReturnType<typeof importedTenant>>;

@@ -14,18 +14,21 @@ import {
   rotateKey,
 } from "../api/keys.ts";
 import { cancelLiveRun, type LiveRuns, listLiveRuns } from "../api/live-runs.ts";
-import { auditQuery, homesQuery, keysQuery } from "../api/queries.ts";
+import { readOverview } from "../api/overview.ts";
+import { auditQuery, homesQuery, keysQuery, overviewQuery, requestsQuery } from "../api/queries.ts";
+import { listRequests, type RequestsReader } from "../api/requests.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
-import { ROLES } from "../config/index.ts";
+import { ROLES, type Role } from "../config/index.ts";
 import { keyCache, type OtherKeys } from "../store/deployment/keys/key-cache.ts";
 import { MAX_LINE_LENGTH } from "../store/objects/rpc.ts";
 import { askOthers } from "../store/objects/workers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
-import { adminOf, hasBody, jsonBody } from "./caller.ts";
+import { adminOf, hasBody, jsonBody, readableTenant } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
-import { byRoot, json, ok } from "./openapi/operation.ts";
+import { byRoot, json, type Operation, ok } from "./openapi/operation.ts";
+import type { AnswerName } from "./openapi/schemas.ts";
 
 /**
  * Maximum bytes of one import, a page of 200 homes, without its last file. A page ends after the file that exceeds its
@@ -166,6 +169,23 @@ export const administration = [
     operation: byRoot(STOPPERS, "cancelRun", { answers: ok("CancelledRun") }),
     handle: async (context) => context.json(await cancelLiveRun(liveRuns(context), context.req.param("id"))),
   }),
+  endpoint("GET /v1/admin/requests", {
+    summary:
+      "requests that have ended, newest first, without content: a tenant's own, or with a root key all: `tenant`, `api_key_id`, `model`, `server`, `status`, `min_duration_ms`, `created_at[gte]`, `created_at[lt]`, `limit` 1–100 (20), `after`",
+    operation: byReaders("listRequests", ROLES, "RequestList"),
+    isOpen: ({ listsResponses }) => listsResponses,
+    query: requestsQuery,
+    handle: async (context, query) => context.json(await listRequests(requestsReader(context), query)),
+  }),
+  endpoint("GET /v1/admin/overview", {
+    summary:
+      "requests, errors, times and tokens over time, and the state of the model servers: a tenant's own, or with a root key all: `start_time`, `end_time`, `bucket_width` `1m`\\|`5m`\\|`1h`\\|`1d`, `tenant`",
+    operation: byReaders("retrieveOverview", ROLES, "Overview"),
+    isOpen: ({ listsResponses }) => listsResponses,
+    query: overviewQuery,
+    handle: async (context, query) =>
+      context.json(await readOverview(requestsReader(context), context.get("config"), query)),
+  }),
   endpoint("GET /v1/organization/audit_logs", {
     summary:
       "root key: the audit log, newest first: `project_ids`, `event_types`, `effective_at[gte]`, `effective_at[lt]`, `limit` 1–100 (20), `after`",
@@ -174,6 +194,17 @@ export const administration = [
     handle: async (context, query) => context.json(await listAuditLog(administrator(context), query)),
   }),
 ];
+
+/** An operation of tenants, and of administrators with one of these roles, that needs the log of requests. */
+function byReaders(id: string, roles: readonly Role[], answer: AnswerName): Operation {
+  const opened = { openedBy: "RESPONSE_INDEX", answers: ok(answer) } as const;
+  return { id, group: "Administration", access: "tenant or root", counted: "read", roles, ...opened };
+}
+
+function requestsReader(context: Context<AppEnv>): RequestsReader {
+  const isAdministrator = context.get("authenticated").admin !== undefined;
+  return { boards: context.env.BOARD, tenant: readableTenant(context), isAdministrator };
+}
 
 function administrator(context: Context<AppEnv>): Administrator {
   const { name, tenant } = adminOf(context);

@@ -6,7 +6,7 @@ import { requestId } from "hono/request-id";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { shownError, shownHeaders, toShownError } from "../api/faults.ts";
 import { loadConfig } from "../config/index.ts";
-import { countEnded } from "../store/limits/ended-requests.ts";
+import { reportEnded } from "../store/limits/ended-requests.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { type Telemetry, telemetryOf } from "../telemetry/telemetry.ts";
 import { unknownUrl } from "./answers.ts";
@@ -119,7 +119,7 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
   const { path, method, routePath } = context.req;
   const { res, error } = context;
   const isStream = res.headers.get("content-type")?.startsWith("text/event-stream") === true;
-  if (asked) observation.reportTo((event) => countEnded(ownerOf(context, asked), event));
+  if (asked) observation.reportTo((ended) => reportEnded(ownerOf(context, asked), ended));
   observation.know({
     endpoint: `${METHODS.has(method) ? method : "_OTHER"} ${staticPaths.has(path) ? path : routePath}`,
     tenant: asked?.tenant,

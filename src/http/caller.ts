@@ -7,7 +7,7 @@ import type { Caller } from "../api/transport.ts";
 import { hearReport } from "../assembly/model-server.ts";
 import type { Role } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
-import type { UseOwner } from "../store/limits/allowances.ts";
+import type { EndedOwner } from "../store/limits/ended-requests.ts";
 import { unknownUrl } from "./answers.ts";
 import type { Admin, AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
@@ -54,10 +54,11 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
   });
 }
 
-/** The owner of the usage of requests. */
-export function ownerOf(context: Context<AppEnv>, identity: Identity): UseOwner {
+/** The owner of a request, for the reports about it. */
+export function ownerOf(context: Context<AppEnv>, identity: Identity): EndedOwner {
   const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
-  return { identity, quotas: context.env.QUOTAS, waitUntil };
+  const { QUOTAS: quotas, BOARD: boards } = context.env;
+  return { identity, config: context.get("config"), quotas, boards, waitUntil };
 }
 
 /** The client's end of a connection, as plain workerd tells it; undefined on Cloudflare. */

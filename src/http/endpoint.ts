@@ -7,7 +7,7 @@ import type { Config } from "../config/index.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { checkMetricsToken, requireJsonBody, setAuthenticated } from "./auth.ts";
-import { identityOf, requireAdminApi, requireRole } from "./caller.ts";
+import { identityOf, requireRole } from "./caller.ts";
 import type { Operation } from "./openapi/operation.ts";
 
 /**
@@ -133,7 +133,7 @@ export function routesOf(
  * Authenticates and authorises the caller. Throws the 401s, the 403 of a key without the right, and the 404 of an
  * endpoint that needs `ADMIN_KEY` where there is none.
  */
-async function checkAccess(context: Context<AppEnv>, { access, openedBy, roles = [] }: Operation): Promise<void> {
+async function checkAccess(context: Context<AppEnv>, { access, roles = [] }: Operation): Promise<void> {
   switch (access) {
     case "everyone":
       return;
@@ -149,7 +149,7 @@ async function checkAccess(context: Context<AppEnv>, { access, openedBy, roles =
       return;
     case "tenant or root":
       await setAuthenticated(context);
-      if (openedBy === "ADMIN_KEY") requireAdminApi(context);
+      if (roles.length > 0 && context.get("authenticated").admin) requireRole(context, roles);
   }
 }
 

@@ -3,6 +3,7 @@ import { SseStream } from "@responses-edge/bounded-io/event-stream/sse-stream";
 import { followedRuns } from "../api/run-events.ts";
 import { configure, type TextVariables } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
+import { reportRequests } from "../store/deployment/request-reports.ts";
 import { reportUsage } from "../store/limits/allowances.ts";
 import { turnsBesideClients } from "../store/limits/permits.ts";
 import { noteDamaged, takeSuspects } from "../store/objects/damage.ts";
@@ -36,7 +37,10 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
     const more = await this.#run(new URL(request.url).pathname, body);
     const turns = turnsBesideClients();
     // An answer without turns lets the launcher end the process: their use must be reported by then.
-    if (clientsAreToLeave()) await Promise.race([reportUsage(), scheduler.wait(REPORTING_MS)]);
+    if (clientsAreToLeave()) {
+      const { BOARD: boards } = withObjects(this.env);
+      await Promise.race([Promise.all([reportUsage(), reportRequests(boards)]), scheduler.wait(REPORTING_MS)]);
+    }
     return Response.json({
       turns,
       streams: SseStream.open + followedRuns() - streamsHeld(),

@@ -24,7 +24,7 @@ import { loadConfig } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
 import type { ConnectionOptions } from "../socket/connection.ts";
 import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
-import { countEnded } from "../store/limits/ended-requests.ts";
+import { reportEnded } from "../store/limits/ended-requests.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { itemList, jsonText } from "./answers.ts";
@@ -151,7 +151,7 @@ export const responses = [
           headers,
         } as const;
         const observation = telemetry.observe(request, { waitUntil, isBrief: false, analytics });
-        observation.reportTo((event) => countEnded(ownerOf(context, identity), event));
+        observation.reportTo((ended) => reportEnded(ownerOf(context, identity), ended));
         return observation;
       };
       const options: ConnectionOptions = {

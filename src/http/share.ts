@@ -1,6 +1,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { endTurn, liveTurns, type TurnQuery } from "../api/live-turns.ts";
 import { ownMetrics } from "../api/worker-metrics.ts";
+import { serverStates } from "../assembly/model-server.ts";
 import { loadConfig } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
 import { keyCache } from "../store/deployment/keys/key-cache.ts";
@@ -28,6 +29,10 @@ export class Share extends WorkerEntrypoint<RawEnv> {
     const config = loadConfig(withObjects(this.env));
     const { totals } = telemetryOf(config.telemetry);
     return totals && ownMetrics(config, this.env, totals);
+  }
+
+  serverStates() {
+    return serverStates(loadConfig(withObjects(this.env)));
   }
 
   forgetKeys(): void {

@@ -142,11 +142,14 @@ export interface ObservationHost extends ExportHost {
   analytics?: AnalyticsWriter | undefined;
 }
 
-interface EndedRequest {
+/** A request that has ended. Times are Unix milliseconds. */
+export interface EndedRequest {
   event: WideEvent;
   measured: Measurements;
   begunAt: number;
   endedAt: number;
+  /** The message of its error, which is in no event: it may quote the request. */
+  message: string | undefined;
 }
 
 /** The parts of its trace that a run stores, so that it continues under the same trace after its process has died. */
@@ -162,7 +165,8 @@ export class Observation {
   #isOpen = false;
   #isTold = false;
   #beginsRun = false;
-  #report: ((event: WideEvent) => void) | undefined;
+  #report: ((request: EndedRequest) => void) | undefined;
+  #message: string | undefined;
 
   constructor(telemetry: Telemetry, request: ObservedRequest, trace: Trace | undefined, host: ObservationHost) {
     const { requestId, transport, endpoint = "", tenant, keyId, begunAt = Date.now() } = request;
@@ -172,15 +176,15 @@ export class Observation {
     this.measured = newMeasurements(trace);
     this.#facts = {
       ...{ requestId, transport, endpoint, tenant, keyId, begunAt },
-      ...{ status: 200, error: undefined, hasClientLeft: false },
+      ...{ model: undefined, status: 200, error: undefined, hasClientLeft: false },
     };
   }
 
   /**
-   * Has the event of the request reported to its caller's usage, too. A request that begins a run is left out if it succeeds: the run
+   * Has the request reported elsewhere, too, when it ends. A request that begins a run is left out if it succeeds: the run
    * has an event of its own.
    */
-  reportTo(report: (event: WideEvent) => void): void {
+  reportTo(report: (request: EndedRequest) => void): void {
     this.#report = report;
   }
 
@@ -194,7 +198,9 @@ export class Observation {
   }
 
   /** Notes facts that became known on the request's way through the server. */
-  know(facts: Partial<Pick<RequestFacts, "endpoint" | "transport" | "tenant" | "keyId" | "hasClientLeft">>): void {
+  know(
+    facts: Partial<Pick<RequestFacts, "endpoint" | "transport" | "tenant" | "keyId" | "model" | "hasClientLeft">>,
+  ): void {
     Object.assign(this.#facts, facts);
   }
 
@@ -208,7 +214,8 @@ export class Observation {
   }
 
   /** The request was answered. It has ended, unless the answer is a stream that continues. */
-  answered(status: number, error?: Pick<ApiError, "code" | "upstream">): void {
+  answered(status: number, error?: Pick<ApiError, "code" | "message" | "upstream">): void {
+    this.#message = error?.message;
     this.#facts.status = status;
     this.#facts.error = error?.code;
     this.measured.upstreamError ??= error?.upstream;
@@ -236,9 +243,12 @@ export class Observation {
     const event = toWideEvent(facts, this.measured);
     const { analytics: dataset } = this.#telemetry.config;
     const analytics = this.#host.analytics ?? (dataset && new AnalyticsWriter(dataset));
-    this.#telemetry.tell({ event, measured: this.measured, begunAt: facts.begunAt, endedAt }, analytics);
+    const { measured } = this;
+    const message = this.#message ?? measured.end?.message;
+    const ended = { event, measured, begunAt: facts.begunAt, endedAt, message };
+    this.#telemetry.tell(ended, analytics);
     this.#telemetry.flush(this.#host);
-    if (!this.#beginsRun || event.error !== undefined) this.#report?.(event);
+    if (!this.#beginsRun || event.error !== undefined) this.#report?.(ended);
   }
 }
 

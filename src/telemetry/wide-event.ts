@@ -62,6 +62,8 @@ export interface RequestFacts {
   transport: Transport;
   tenant: string | undefined;
   keyId: string | undefined;
+  /** The model that the request names, until the one that answers is known. */
+  model: string | undefined;
   /** The HTTP status, or its equivalent on other transports. */
   status: number;
   /** The code of the error in the answer. */
@@ -90,7 +92,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     key_id: facts.keyId,
     endpoint: facts.endpoint,
     transport: facts.transport,
-    model: model?.name.slice(0, MAX_NAME_LENGTH),
+    model: (model?.name ?? facts.model)?.slice(0, MAX_NAME_LENGTH),
     upstream_model: model?.upstream.slice(0, MAX_NAME_LENGTH),
     engine: turn?.model.engine,
     // The last server, if a call continued elsewhere.

@@ -382,6 +382,13 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "GET /v1/responses/{id}/tree": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}/tree`))],
   "GET /v1/conversations/{id}/tree": () => [newConversation().then((id) => ask("GET", `/v1/conversations/${id}/tree`))],
   "GET /v1/admin/runs": () => [send("GET", "/v1/admin/runs?limit=5")],
+  "GET /v1/admin/requests": () => [
+    send("GET", "/v1/admin/requests?limit=100"),
+    send("GET", "/v1/admin/requests?limit=100&status=refused"),
+  ],
+  "GET /v1/admin/overview": () => [
+    send("GET", `/v1/admin/overview?start_time=${Math.floor(Date.now() / 1000) - 600}&bucket_width=1m`),
+  ],
   "POST /v1/admin/runs/{id}/cancel": () => [
     newResponse({ model: "simulator?tps=1", background: true }).then(async (id) => {
       await eventually(async () => (await (await send("GET", "/v1/admin/runs?limit=100")).text()).includes(id));

@@ -7,7 +7,7 @@ import { ADMIN_KEY, ask, call, create, type MadeKey, makeKey, newTenant, type Pa
 import { eventually, type Gateway, gatewayAt } from "./support.ts";
 import { ended, reached, unique } from "./turns.ts";
 
-/** Live runs, which the operator can list and cancel. */
+/** Live runs, which the operator can list and cancel, and the log of the requests that have ended. */
 
 interface Run {
   id: string;
@@ -25,7 +25,11 @@ let gateway: Gateway;
 beforeAll(async () => {
   const vllm = await serveSimulator();
   const upstreams = JSON.stringify([{ name: "gpu-1", url: `${vllm.url}/v1` }]);
-  worker = await startWorkerd({ UPSTREAMS: upstreams, ADMIN_KEY, KEY_CACHE_MS: "100" });
+  worker = await startWorkerd({
+    ...{ UPSTREAMS: upstreams, ADMIN_KEY, KEY_CACHE_MS: "100", RESPONSE_INDEX: "true" },
+    MODEL_PRICES: JSON.stringify({ simulator: { input: 1, output: 2 } }),
+    PASSTHROUGH_ENDPOINTS: "chat/completions",
+  });
   gateway = gatewayAt(worker, vllm);
 });
 afterAll(() => gateway.close());
@@ -186,5 +190,200 @@ describe("POST /v1/admin/runs/{id}/cancel", () => {
       expect((await cancel(wrong)).status).toBe(404);
     }
     expect((await create(gateway, key)).status).toBe(200);
+  });
+});
+
+interface Ended {
+  id: string;
+  created_at: number;
+  tenant: string;
+  api_key_id: string;
+  endpoint: string;
+  transport: string;
+  http_status: number;
+  status: string;
+  response_id: string | null;
+  model: string | null;
+  server: string | null;
+  duration_ms: number;
+  first_token_ms: number | null;
+  attempts: number;
+  usage: object | null;
+  cost_usd: number | null;
+  error: { code: string; message: string; upstream: string | null } | null;
+}
+
+function logged(query: Record<string, string>, bearer?: string): Promise<Page<Ended>> {
+  const path = `/v1/admin/requests?${new URLSearchParams({ limit: "100", ...query })}`;
+  return call(gateway, "GET", path, undefined, bearer).then((answer) => answer.json() as Promise<Page<Ended>>);
+}
+
+/** The requests of a tenant, when there are so many. */
+function requestsOf({ tenant }: Pick<MadeKey, "tenant">, count: number): Promise<Ended[]> {
+  return eventually(async () => {
+    const { data } = await logged({ tenant });
+    return data.length >= count ? data : undefined;
+  });
+}
+
+describe("the log of requests", () => {
+  it("has a request of each kind once, by whatever way it came, and no content", async () => {
+    const key = await makeKey(gateway, newTenant());
+    const client = gateway.client({ apiKey: key.value, maxRetries: 0 });
+    const secret = unique("A secret");
+    const hello = { model: "simulator", input: secret };
+    const stored = await client.responses.create(hello);
+    const unstored = await client.responses.create({ ...hello, store: false });
+    for await (const _ of await client.responses.create({ ...hello, stream: true }));
+    const run = await client.responses.create({ ...hello, background: true });
+    await ended({ openai: client, vllm: gateway.vllm }, run.id);
+    await client.chat.completions.create({ model: "simulator", messages: [{ role: "user", content: secret }] });
+    // Reads that succeed are left out.
+    await client.responses.retrieve(stored.id);
+    await expect(client.responses.retrieve("resp_unknown")).rejects.toThrow();
+    const requests = await requestsOf(key, 6);
+    expect(requests.map((request) => [request.endpoint, request.transport, request.status])).toEqual(
+      expect.arrayContaining([
+        ["POST /v1/responses", "http", "completed"],
+        ["POST /v1/responses", "sse", "completed"],
+        ["POST /v1/responses", "background", "completed"],
+        ["POST /v1/chat/completions", "http", "completed"],
+        ["GET /v1/responses/:id", "http", "refused"],
+      ]),
+    );
+    expect(requests.length).toBe(6);
+    const [input, cached] = [stored.usage?.input_tokens ?? 0, stored.usage?.input_tokens_details.cached_tokens ?? 0];
+    const output = stored.usage?.output_tokens ?? 0;
+    expect(requests.find((request) => request.response_id === stored.id)).toMatchObject({
+      ...{ object: "request.summary", tenant: key.tenant, api_key_id: key.id, http_status: 200, attempts: 1 },
+      ...{ id: stored._request_id, model: "simulator", server: "gpu-1", waited_ms: 0, queued_ms: 0, error: null },
+      usage: { input_tokens: input, cached_tokens: cached, output_tokens: output, reasoning_tokens: 0 },
+      cost_usd: (input + 2 * output) / 1e6,
+    });
+    const ids = requests.map((request) => request.response_id);
+    expect(ids).toEqual(expect.arrayContaining([stored.id, unstored.id, run.id]));
+    expect(JSON.stringify(requests)).not.toContain(secret);
+  });
+
+  it("has what was refused and what failed, with the model server's own text for a root key alone", async () => {
+    const key = await makeKey(gateway, newTenant(), { requests_per_minute: 3 });
+    const failing = { model: "simulator?fault=http:503", max_retries: 0 };
+    for (const body of [{ temperature: 9 }, failing, { model: "simulator?fault=error:5" }, {}])
+      await create(gateway, key, body);
+    const requests = await requestsOf(key, 4);
+    const [limited, failed, faulty, invalid] = requests;
+    expect(limited).toMatchObject({ http_status: 429, status: "refused", attempts: 0, model: "simulator" });
+    expect(limited?.error).toMatchObject({ code: "rate_limit_exceeded", message: expect.stringMatching(/Limit 3/) });
+    expect(failed).toMatchObject({ status: "failed", server: "gpu-1", error: { upstream: expect.any(String) } });
+    expect(faulty).toMatchObject({ status: "refused", error: { upstream: expect.any(String) } });
+    expect(faulty?.http_status).toBeGreaterThanOrEqual(500);
+    expect(invalid).toMatchObject({ http_status: 400, status: "refused", usage: null, cost_usd: null });
+    // A tenant's key reads its own requests.
+    const reader = await makeKey(gateway, key.tenant);
+    const own = await logged({ tenant: "another" }, reader.value);
+    expect(own.data.map(({ id }) => id)).toEqual(requests.map(({ id }) => id));
+    expect(own.data.every(({ error }) => error?.upstream === null)).toBe(true);
+  });
+
+  it("has pages and filters", async () => {
+    const key = await makeKey(gateway, newTenant());
+    const client = gateway.client({ apiKey: key.value, maxRetries: 0 });
+    const began = Math.floor(Date.now() / 1000);
+    for (let turn = 0; turn < 3; turn += 1) await client.responses.create({ model: "simulator", input: "Hello!" });
+    await client.responses.create({ model: "simulator?tps=10&words=10", input: "Hello!" });
+    await expect(client.responses.create({ model: "simulator", temperature: 9 })).rejects.toThrow();
+    const all = await requestsOf(key, 5);
+    const paged: Ended[] = [];
+    for (let after: string | null = ""; after !== null; ) {
+      const page = await logged({ tenant: key.tenant, limit: "2", ...(after && { after }) });
+      paged.push(...page.data);
+      after = page.has_more ? page.last_id : null;
+    }
+    expect(paged).toEqual(all);
+    const count = async (query: Record<string, string>) => (await logged({ tenant: key.tenant, ...query })).data.length;
+    expect(await count({ status: "refused" })).toBe(1);
+    expect(await count({ model: "simulator?tps=10&words=10" })).toBe(1);
+    expect(await count({ min_duration_ms: String(all[1]?.duration_ms) })).toBe(1);
+    expect(await count({ api_key_id: key.id, server: "gpu-1" })).toBe(4);
+    expect(await count({ api_key_id: "another" })).toBe(0);
+    expect(await count({ "created_at[gte]": String(began), "created_at[lt]": String(began + 3_600) })).toBe(5);
+    expect(await count({ "created_at[lt]": String(began) })).toBe(0);
+    await expectError(await call(gateway, "GET", "/v1/admin/requests?after=nothing"), { status: 400, param: "after" });
+    await expectError(await call(gateway, "GET", "/v1/admin/requests?status=good"), { status: 400, param: "status" });
+  });
+
+  it("survives a kill, and goes with its tenant", async () => {
+    const key = await makeKey(gateway, newTenant());
+    expect((await create(gateway, key)).status).toBe(200);
+    const before = await requestsOf(key, 1);
+    await worker.restart();
+    expect((await logged({ tenant: key.tenant })).data).toEqual(before);
+    await ask(gateway, "DELETE", `/v1/admin/tenants/${key.tenant}`);
+    expect((await logged({ tenant: key.tenant })).data).toEqual([]);
+  });
+});
+
+describe("the overview", () => {
+  interface Bucket {
+    start_time: number;
+    end_time: number;
+    requests: number;
+    errors: number;
+    input_tokens: number;
+    output_tokens: number;
+    p50_ms: number | null;
+    output_tokens_per_second: number | null;
+    by_status: Record<string, number>;
+  }
+
+  interface Overview {
+    data: Bucket[];
+    now: { in_flight: number; waiting: number; servers: { name: string; status: string }[]; disk: object | null };
+  }
+
+  it("has the sums of requests over time, of all tenants or of one, and the present state", async () => {
+    const key = await makeKey(gateway, newTenant());
+    const now = Math.floor(Date.now() / 1000);
+    const made = gateway.client({ apiKey: key.value, maxRetries: 0 });
+    const { usage } = await made.responses.create({ model: "simulator?tps=100&words=20", input: "Hello!" });
+    await expect(made.responses.create({ model: "simulator", temperature: 9 })).rejects.toThrow();
+    await requestsOf(key, 2);
+    const read = (width: string, from: number, bearer?: string) =>
+      call(
+        gateway,
+        "GET",
+        `/v1/admin/overview?start_time=${from}&bucket_width=${width}&${bearer ? "" : `tenant=${key.tenant}`}`,
+        undefined,
+        bearer,
+      );
+    for (const [width, seconds] of [
+      ["1m", 60],
+      ["5m", 300],
+      ["1h", 3_600],
+      ["1d", 86_400],
+    ] as const) {
+      for (const bearer of [undefined, key.value]) {
+        const { data, now: present } = (await (await read(width, now - 2 * seconds, bearer)).json()) as Overview;
+        expect(data.length).toBeGreaterThanOrEqual(3);
+        expect(
+          data.every((each) => each.end_time - each.start_time === seconds && each.start_time % seconds === 0),
+        ).toBe(true);
+        const sum = (of: (bucket: Bucket) => number) => data.reduce((total, bucket) => total + of(bucket), 0);
+        expect([sum((each) => each.requests), sum((each) => each.errors)]).toEqual([2, 1]);
+        expect(sum((each) => each.output_tokens)).toBe(usage?.output_tokens);
+        expect(sum((each) => each.by_status.refused ?? 0)).toBe(1);
+        const full = data.find((each) => each.p50_ms !== null);
+        expect(full?.p50_ms).toBeGreaterThan(0);
+        expect(full?.output_tokens_per_second).toBeGreaterThan(0);
+        expect(data.filter((each) => each.requests === 0).every((each) => each.p50_ms === null)).toBe(true);
+        expect(present).toMatchObject({ in_flight: 0, waiting: 0, servers: [{ name: "gpu-1", status: "ok" }] });
+      }
+    }
+    for (const [width, from] of [
+      ["1m", now - 3 * 86_400],
+      ["1d", 0],
+    ] as const) {
+      await expectError(await read(width, from), { status: 400, param: "start_time" });
+    }
   });
 });

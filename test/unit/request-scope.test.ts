@@ -79,6 +79,7 @@ function callerOf(fields: Partial<Caller> = {}): Caller {
     tenant,
     identity: newIdentity({ tenant, keyId: "key_scope" }, LIMITS, null, { storedBytesPerTenant: 0, diskShare: 0 }),
     quotas: env.QUOTAS,
+    boards: env.BOARD,
     counting: { isDone: false },
     homes,
     files: new FileClient(env, tenant),

@@ -1,7 +1,8 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
-import { RunRegister } from "../../src/store/deployment/board.ts";
+import { RUN_TABLES, RunRegister } from "../../src/store/deployment/board.ts";
+import { Schema } from "../../src/store/objects/schema.ts";
 
 /** The board's register of live runs. */
 
@@ -11,7 +12,7 @@ let boards = 0;
 function withRegister<T>(use: (open: () => RunRegister, sql: SqlStorage) => T, maxRuns?: number): Promise<T> {
   boards += 1;
   return runInDurableObject(env.BOARD.getByName(`register-${boards}`), (_, { storage }) =>
-    use(() => new RunRegister(storage, maxRuns), storage.sql),
+    use(() => new RunRegister(new Schema(storage, RUN_TABLES), maxRuns), storage.sql),
   );
 }
 

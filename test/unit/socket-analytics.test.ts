@@ -46,6 +46,7 @@ it("a connection with many creates loses none of them, and is reported when it h
           signal,
           waitUntil,
           quotas: env.QUOTAS,
+          boards: env.BOARD,
           counting: { isDone: false },
         },
         identity: { tenant: "acme", keyId: NO_KEY, policy: undefined, counted: undefined, storingKey: undefined },

@@ -64,12 +64,13 @@ class FakeSocket {
           counted: undefined,
           storingKey: undefined,
         };
-        const { QUOTAS: quotas } = env;
+        const { QUOTAS: quotas, BOARD: boards } = env;
         return {
           config,
           tenant: "tenant",
           identity,
           quotas,
+          boards,
           counting: { isDone: false },
           homes,
           files: new FileClient(env, "tenant"),

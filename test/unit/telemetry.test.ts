@@ -304,7 +304,15 @@ describe("the documentation", () => {
   });
 
   it("names every field of the wide event", () => {
-    const facts = { requestId: "r", endpoint: "e", transport: "http", tenant: "t", keyId: "k", status: 200 } as const;
+    const facts = {
+      requestId: "r",
+      endpoint: "e",
+      transport: "http",
+      tenant: "t",
+      keyId: "k",
+      model: undefined,
+      status: 200,
+    } as const;
     const measured = newMeasurements();
     measured.turn = {
       ...{
@@ -329,7 +337,15 @@ describe("a line of the log", () => {
     expect(isLogged(failed, { events: "errors", ratio: 0 })).toBe(true);
     expect(isLogged(failed, { events: "none", ratio: 1 })).toBe(false);
     expect(isLogged(event(), { events: "errors", ratio: 1 })).toBe(false);
-    const left = { requestId: "r", endpoint: "e", transport: "http", tenant: "t", keyId: "k", status: 499 } as const;
+    const left = {
+      requestId: "r",
+      endpoint: "e",
+      transport: "http",
+      tenant: "t",
+      keyId: "k",
+      model: undefined,
+      status: 499,
+    } as const;
     const toldOfLeft = { ...left, error: "client_closed_request", hasClientLeft: false, begunAt: 0, endedAt: 1 };
     expect(toWideEvent(toldOfLeft, newMeasurements())).toMatchObject({ level: "info", client_left: true });
     expect(isLogged(toWideEvent(toldOfLeft, newMeasurements()), { events: "errors", ratio: 1 })).toBe(false);

@@ -79,6 +79,7 @@ class Connection implements PastSource {
       // Runs of other files hold permits of this isolate.
       config: loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true", MAX_OPEN_TURNS: "10000" }),
       tenant: "tenant",
+      boards: env.BOARD,
       identity: { tenant: "tenant", keyId: NO_KEY, policy: undefined, counted: undefined, storingKey: undefined },
       quotas: env.QUOTAS,
       counting: { isDone: false },

@@ -206,8 +206,8 @@ export class Turn {
     await sink?.flush();
     if (measured) {
       const { usage } = response.object;
-      const error = result.outcome.status === "failed" ? result.outcome.error.code : undefined;
-      measured.end = { status: result.outcome.status, error, tokens: usage ? tokensOf(usage) : NO_TOKENS };
+      const { code: error, message } = result.outcome.status === "failed" ? result.outcome.error : {};
+      measured.end = { status: result.outcome.status, error, message, tokens: usage ? tokensOf(usage) : NO_TOKENS };
     }
     return result;
   }

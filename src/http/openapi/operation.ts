@@ -46,12 +46,13 @@ export const GROUPS = {
 export type Group = keyof typeof GROUPS;
 
 /**
- * Admits everyone; a tenant with its key or token; an administrator who has one of the roles; a tenant or any
- * administrator; or the holder of `PROMETHEUS_TOKEN`. A tenant's requests are counted in its limits; the others are not
+ * Admits everyone; a tenant with its key or token; an administrator who has one of the roles; a tenant or an
+ * administrator, who has one of the roles if there are any; or the holder of `PROMETHEUS_TOKEN`. A tenant's requests are counted in its limits; the others are not
  * (docs/keys.md lists them). `src/http/endpoint.ts` enforces both.
  */
 export type Admittance =
-  | { access: "tenant" | "tenant or root"; counted: Counted; roles?: undefined }
+  | { access: "tenant"; counted: Counted; roles?: undefined }
+  | { access: "tenant or root"; counted: Counted; roles?: readonly Role[] }
   | { access: "root"; roles: readonly Role[]; counted?: undefined }
   | { access: "everyone" | "metrics"; counted?: undefined; roles?: undefined };
 export type Access = Admittance["access"];

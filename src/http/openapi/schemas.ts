@@ -62,7 +62,7 @@ import { addItemsBody, conversationBody } from "../../api/conversations.ts";
 import { LIMITED_BECAUSE } from "../../api/health.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { metadataBody } from "../../api/responses.ts";
-import { apiKeyObject, importedTenant, runObject } from "../../contract/admin-objects.ts";
+import { apiKeyObject, importedTenant, overview, requestSummary, runObject } from "../../contract/admin-objects.ts";
 import { grants } from "../../contract/grants.ts";
 import { DISK_STATES } from "../../store/objects/process-state.ts";
 import { upstreamHealth } from "./upstream-health.ts";
@@ -202,6 +202,9 @@ export function answerSchemas() {
     ResponseList: page(listedResponse()),
     Run,
     RunList: page(Run),
+    RequestSummary: requestSummary(),
+    RequestList: page(requestSummary()),
+    Overview: overview(),
     CancelledRun: Run.pick({ object: true, id: true, tenant: true }).extend({ status: text }),
     ImportedTenant,
     RefusedImport: ImportedTenant.extend({ error: message }),

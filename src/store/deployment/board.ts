@@ -4,16 +4,20 @@ import { exchangeBy } from "@responses-edge/engines/pool/exchange";
 import { type ServerDemand, type ServerShare, ServerShares } from "@responses-edge/engines/pool/shares";
 import { askServers, type BoardReport } from "../../assembly/model-server.ts";
 import { loadConfig, type Variables } from "../../config/index.ts";
+import type { RequestSummary } from "../../contract/admin-objects.ts";
 import type { Env, RawEnv } from "../../env.ts";
 import { withObjects } from "../objects/objects.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
+import { OBJECTS } from "../objects/registry.ts";
 import { Schema } from "../objects/schema.ts";
 import { WORKERS } from "../objects/workers.ts";
 import { currentOverrides } from "./keys/live-config.ts";
+import { REQUEST_TABLES, RequestLog, type RequestQuery, type SumsQuery, type SumsRow } from "./request-log.ts";
 
 /**
  * The board: one Durable Object that asks all model servers how they are, so that isolates need not each find out. It stops asking
- * while no isolate reads it. It divides the limits of servers among the isolates. If there is an operator, it also knows which runs are live. It stores only this and its alarm.
+ * while no isolate reads it. It divides the limits of servers among the isolates. If there is an operator, it also knows which runs are live.
+ * It has the log of requests, where there is one (`RESPONSE_INDEX`). It stores only these and its alarm.
  */
 
 /** Intervals without a reader after which the board stops asking. */
@@ -25,9 +29,14 @@ export class Board extends OwnedObject {
   readonly #runs: RunRegister;
   readonly #shares = new ServerShares();
 
+  readonly #schema: Schema;
+  readonly #requests: RequestLog;
+
   constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "BOARD");
-    this.#runs = new RunRegister(state.storage);
+    this.#schema = new Schema(state.storage, [...RUN_TABLES, ...REQUEST_TABLES], OBJECTS.BOARD.migrations);
+    this.#runs = new RunRegister(this.#schema);
+    this.#requests = new RequestLog(this.#schema);
   }
 
   /** The last report; null if there is none yet. */
@@ -57,6 +66,28 @@ export class Board extends OwnedObject {
 
   runs(query: RunQuery): AnnouncedRun[] {
     return this.#runs.list(query);
+  }
+
+  /** Logs requests that have ended. */
+  noteRequests(requests: readonly RequestSummary[]): void {
+    const { usageRetentionMs } = loadConfig(this.env).keys;
+    this.#schema.open();
+    this.ctx.storage.transactionSync(() => this.#requests.add(requests, Date.now(), usageRetentionMs));
+  }
+
+  /** Requests that have ended; null if there is none with the id `after`. */
+  requests(query: RequestQuery): RequestSummary[] | null {
+    return this.#requests.list(query);
+  }
+
+  /** The sums of requests in minutes or hours. */
+  sums(query: SumsQuery): SumsRow[] {
+    return this.#requests.sums(query);
+  }
+
+  /** Forgets the requests of a tenant. */
+  eraseTenant(tenant: string): void {
+    this.ctx.storage.transactionSync(() => this.#requests.eraseTenant(tenant));
   }
 
   protected override async ring(): Promise<void> {
@@ -109,7 +140,9 @@ export interface RunQuery {
   limit: number;
 }
 
-const TABLES = ["CREATE TABLE runs (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID"];
+export const RUN_TABLES = [
+  "CREATE TABLE runs (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID",
+];
 
 /** Most runs that are known at the same time. */
 const MAX_RUNS = 10_000;
@@ -122,8 +155,8 @@ export class RunRegister {
   readonly #maxRuns: number;
   #count: number | undefined;
 
-  constructor(storage: DurableObjectStorage, maxRuns = MAX_RUNS) {
-    this.#schema = new Schema(storage, TABLES);
+  constructor(schema: Schema, maxRuns = MAX_RUNS) {
+    this.#schema = schema;
     this.#maxRuns = maxRuns;
   }
 

@@ -14,7 +14,7 @@ import type { Env } from "../../env.ts";
 import { tellContent } from "../../telemetry/content-log.ts";
 import { type Observation, telemetryOf } from "../../telemetry/telemetry.ts";
 import { countUsage, type UseOwner } from "../limits/allowances.ts";
-import { countEnded } from "../limits/ended-requests.ts";
+import { reportEnded } from "../limits/ended-requests.ts";
 import type { ObjectLoad } from "../limits/permits.ts";
 import { HeldQuota } from "../limits/run-quota.ts";
 import { MAX_CALL_LENGTH } from "../objects/rpc.ts";
@@ -228,7 +228,7 @@ function ownerOf(home: RunHome, { tenant, keyId, reservation }: RunSpec): UseOwn
 }
 
 /** Telemetry treats a run as a request of its own, because the request that has begun it may have ended long before. */
-function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observation {
+function observe(home: RunHome, spec: RunSpec, config: Config): Observation {
   const request = {
     requestId: responseId(spec),
     transport: "background",
@@ -237,8 +237,9 @@ function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observati
     keyId: spec.keyId,
     begunAt: spec.createdAt,
   } as const;
-  const observation = telemetryOf(telemetry).observeRun(request, spec.trace, hostOf(home));
-  observation.reportTo((event) => countEnded(ownerOf(home, spec), event, true));
+  const observation = telemetryOf(config.telemetry).observeRun(request, spec.trace, hostOf(home));
+  const { BOARD: boards } = home.env;
+  observation.reportTo((ended) => reportEnded({ ...ownerOf(home, spec), boards, config }, ended, true));
   return observation;
 }
 

@@ -1,9 +1,15 @@
 import { type UsageKind, withDuration } from "@responses-edge/usage-limits";
-import type { PassthroughEndpoint } from "../../config/index.ts";
+import type { Config, PassthroughEndpoint } from "../../config/index.ts";
+import type { EndedRequest } from "../../telemetry/telemetry.ts";
 import type { WideEvent } from "../../telemetry/wide-event.ts";
+import { noteRequest, type ReportTarget } from "../deployment/request-reports.ts";
+import { summaryOf } from "../deployment/request-summary.ts";
 import { countUsage, type UseOwner } from "./allowances.ts";
 
-/** Ended requests as the usage of their caller counts them: errors and durations, beside what they have used. */
+/**
+ * Requests that have ended: their caller's usage counts errors and durations, beside what they have used, and the operator's log has
+ * each of them, where there is one.
+ */
 
 /** The kinds of usage of vLLM's own endpoints. The others ask no model. */
 export const PASSED_KINDS: Partial<Record<PassthroughEndpoint, UsageKind>> = {
@@ -41,8 +47,20 @@ const UNKNOWN_MODEL = "unknown";
 
 const NOTHING_USED = { requests: 0, input: 0, cached: 0, output: 0, cost: 0 };
 
-/** Counts a request that has ended. `isBrief`: the report comes at once, because waiting costs. */
-export function countEnded(owner: UseOwner, event: WideEvent, isBrief = false): void {
+/** The caller of a request, and the receivers of its reports. */
+export interface EndedOwner extends UseOwner, ReportTarget {
+  config: Pick<Config, "keys" | "listsResponses">;
+}
+
+/** Reports a request that has ended. `isBrief`: the report comes at once, because waiting costs. */
+export function reportEnded(owner: EndedOwner, ended: EndedRequest, isBrief = false): void {
+  countEnded(owner, ended.event, isBrief);
+  const { keys, listsResponses } = owner.config;
+  const summary = listsResponses ? summaryOf(ended, keys.prices) : undefined;
+  if (summary) noteRequest(summary, owner, isBrief);
+}
+
+function countEnded(owner: UseOwner, event: WideEvent, isBrief: boolean): void {
   const kind = KINDS.get(event.endpoint);
   if (!kind) return;
   const { level, model = UNKNOWN_MODEL, total_ms: ms, first_token_ms: firstToken } = event;

@@ -227,12 +227,16 @@ export const OBJECTS = {
   },
   BOARD: {
     className: "Board",
-    migrations: null,
+    migrations: [],
     scope: { name: "board" },
-    // The homes announce their live runs, and forget them.
+    // The log of requests is the operator's. The homes announce their live runs, and forget them.
     exported: "not",
-    erased: "not",
+    erased: "function",
     methods: {
+      noteRequests: "once",
+      requests: "repeatable",
+      sums: "repeatable",
+      eraseTenant: "repeatable",
       read: "repeatable",
       share: "repeatable",
       announceRun: "repeatable",

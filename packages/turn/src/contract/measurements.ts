@@ -39,7 +39,7 @@ export interface Measurements {
   /** Rows written to store the turn. */
   rowsWritten: number;
   /** How the turn ended. */
-  end: { status: string; error: string | undefined; tokens: Tokens } | undefined;
+  end: { status: string; error: string | undefined; message?: string | undefined; tokens: Tokens } | undefined;
 }
 
 export interface MeasuredTurn {

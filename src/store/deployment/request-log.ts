@@ -1,0 +1,246 @@
+import { addDurations, type Durations, withDuration } from "@responses-edge/usage-limits";
+import type { RequestSummary } from "../../contract/admin-objects.ts";
+import type { Schema } from "../objects/schema.ts";
+
+/**
+ * The log of ended requests of all tenants, for the operator, and their sums over time. It has numbers, names and errors, never
+ * content. A row is one request; the oldest are removed.
+ */
+
+export const REQUEST_TABLES = [
+  // The body is a `RequestSummary` as JSON. The other columns are those that a query asks for.
+  `CREATE TABLE requests (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, at INTEGER NOT NULL, tenant TEXT NOT NULL, key TEXT, model TEXT,
+    server TEXT, status TEXT NOT NULL, ms INTEGER NOT NULL, body TEXT NOT NULL)`,
+  // The sums of a tenant's requests that began within `width` seconds from `start` (Unix seconds): `Sums` as JSON.
+  `CREATE TABLE sums (
+    width INTEGER NOT NULL, start INTEGER NOT NULL, tenant TEXT NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (width, start, tenant)) WITHOUT ROWID`,
+];
+
+/** The sums of some requests. Times are milliseconds. */
+export interface Sums {
+  requests: number;
+  errors: number;
+  input: number;
+  output: number;
+  /** The output tokens of requests whose generation was timed, and its time: from the first token to the end. */
+  generated: number;
+  generatingMs: number;
+  /** Those of requests without an error. */
+  durations: Durations;
+  firstTokens: Durations;
+  byStatus: Readonly<Record<string, number>>;
+}
+
+export const NO_SUMS: Readonly<Sums> = {
+  ...{ requests: 0, errors: 0, input: 0, output: 0, generated: 0, generatingMs: 0 },
+  ...{ durations: {}, firstTokens: {}, byStatus: {} },
+};
+
+/** Sums of requests that began in the same time. */
+export interface SumsRow {
+  /** Unix seconds. */
+  start: number;
+  sums: Sums;
+}
+
+/** The sums of each time of `width` seconds that begins at `from` or later, and before `until`. Unix seconds. */
+export interface SumsQuery {
+  width: typeof MINUTE | typeof HOUR;
+  from: number;
+  until: number;
+  tenant?: string | undefined;
+}
+
+export interface RequestQuery {
+  tenant?: string | undefined;
+  key?: string | undefined;
+  model?: string | undefined;
+  server?: string | undefined;
+  status?: string | undefined;
+  minMs?: number | undefined;
+  /** Unix seconds: requests that began at `from` or later, and before `until`. */
+  from?: number | undefined;
+  until?: number | undefined;
+  /** The `id` of an entry: those before it. */
+  after?: string | undefined;
+  limit: number;
+}
+
+/** Seconds of a minute and an hour, and for how long the sums of minutes are kept. Those of hours are kept as usage is. */
+export const MINUTE = 60;
+export const HOUR = 3_600;
+export const MINUTES_KEPT_S = 2 * 86_400;
+
+/** Most requests in the log. */
+const MAX_ROWS = 100_000;
+
+/** Rows that are added between two removals of old ones. */
+const SWEEP_EVERY = 1_000;
+
+/** Most tenants with sums of their own in one time. The others have them together, under the empty name. */
+const MAX_TENANTS = 200;
+
+type Row = { seq: number; body: string };
+
+export class RequestLog {
+  readonly #schema: Schema;
+  readonly #maxRows: number;
+  #added = 0;
+
+  /** `maxRows`: most requests. */
+  constructor(schema: Schema, maxRows = MAX_ROWS) {
+    this.#schema = schema;
+    this.#maxRows = maxRows;
+  }
+
+  /** Adds requests. Regularly removes what is older than `retentionMs`, or too much. Within a transaction. `now` in Unix milliseconds. */
+  add(entries: readonly RequestSummary[], now: number, retentionMs: number): void {
+    this.#schema.write(
+      `INSERT INTO requests (id, at, tenant, key, model, server, status, ms, body)
+       SELECT value ->> 'id', value ->> 'created_at', value ->> 'tenant', value ->> 'api_key_id', value ->> 'model',
+         value ->> 'server', value ->> 'status', value ->> 'duration_ms', value FROM json_each(?)`,
+      JSON.stringify(entries),
+    );
+    for (const width of [MINUTE, HOUR]) this.#addSums(entries, width);
+    const sweeps = Math.floor(this.#added / SWEEP_EVERY);
+    this.#added += entries.length;
+    if (sweeps !== 0 && sweeps === Math.floor(this.#added / SWEEP_EVERY)) return;
+    const oldest = Math.floor((now - retentionMs) / 1000);
+    const excess = "SELECT seq FROM requests ORDER BY seq DESC LIMIT 1 OFFSET ?";
+    const [last] = this.#schema.rows<{ seq: number }>(excess, this.#maxRows);
+    this.#schema.write("DELETE FROM requests WHERE seq <= ? OR at < ?", last?.seq ?? 0, oldest);
+    this.#schema.write("DELETE FROM sums WHERE width = ? AND start < ?", MINUTE, now / 1000 - MINUTES_KEPT_S);
+    this.#schema.write("DELETE FROM sums WHERE width = ? AND start < ?", HOUR, oldest);
+  }
+
+  #addSums(entries: readonly RequestSummary[], width: number): void {
+    const byStart = Map.groupBy(entries, (entry) => entry.created_at - (entry.created_at % width));
+    for (const [start, all] of byStart) {
+      const tenants = JSON.stringify(["", ...new Set(all.map(({ tenant }) => tenant))]);
+      const ofTime = "FROM sums WHERE width = ? AND start = ?";
+      const rows = this.#schema.rows<{ tenant: string; body: string }>(
+        `SELECT tenant, body ${ofTime} AND tenant IN (SELECT value FROM json_each(?))`,
+        ...[width, start, tenants],
+      );
+      const counted = this.#schema.rows<{ count: number }>(`SELECT COUNT(*) AS count ${ofTime}`, width, start);
+      let count = counted[0]?.count ?? 0;
+      const sums = new Map(rows.map(({ tenant, body }) => [tenant, JSON.parse(body) as Sums]));
+      const changed = new Map<string, Sums>();
+      for (const entry of all) {
+        const isNew = !sums.has(entry.tenant);
+        const tenant = isNew && count >= MAX_TENANTS ? "" : entry.tenant;
+        if (isNew && tenant !== "") count += 1;
+        const added = withRequest(sums.get(tenant) ?? NO_SUMS, entry);
+        sums.set(tenant, added);
+        changed.set(tenant, added);
+      }
+      const write = "INSERT OR REPLACE INTO sums (width, start, tenant, body) VALUES (?, ?, ?, ?)";
+      for (const [tenant, body] of changed) this.#schema.write(write, width, start, tenant, JSON.stringify(body));
+    }
+  }
+
+  /** Requests, the last that ended first; null if there is no entry `after`. */
+  list({
+    tenant,
+    key,
+    model,
+    server,
+    status,
+    minMs,
+    from,
+    until,
+    after,
+    limit,
+  }: RequestQuery): RequestSummary[] | null {
+    const before = after === undefined ? Number.MAX_SAFE_INTEGER : this.#sequenceOf(after);
+    if (before === undefined) return null;
+    const conditions = [
+      ["seq <", before],
+      ["tenant =", tenant],
+      ["key =", key],
+      ["model =", model],
+      ["server =", server],
+      ["status =", status],
+      ["ms >=", minMs],
+      ["at >=", from],
+      ["at <", until],
+    ] as const;
+    const wanted = conditions.filter(([, value]) => value !== undefined);
+    const rows = this.#schema.rows<Row>(
+      `SELECT seq, body FROM requests WHERE ${wanted.map(([text]) => `${text} ?`).join(" AND ")} ORDER BY seq DESC LIMIT ?`,
+      ...wanted.map(([, value]) => value as SqlStorageValue),
+      limit,
+    );
+    return rows.map(({ seq, body }) => {
+      const entry = JSON.parse(body) as RequestSummary;
+      return { ...entry, id: isShared(entry) ? `${entry.id}.${seq}` : entry.id };
+    });
+  }
+
+  #sequenceOf(id: string): number | undefined {
+    const numbered = /\.(\d{1,15})$/.exec(id)?.[1];
+    const [row] = this.#schema.rows<{ seq: number }>(
+      `SELECT seq FROM requests WHERE ${numbered === undefined ? "id" : "seq"} = ? LIMIT 1`,
+      numbered === undefined ? id : Number(numbered),
+    );
+    return row?.seq;
+  }
+
+  /** The sums of minutes or hours, of a tenant or of all. */
+  sums({ width, from, until, tenant }: SumsQuery): SumsRow[] {
+    const rows = this.#schema.rows<{ start: number; body: string }>(
+      `SELECT start, body FROM sums WHERE width = ? AND start >= ? AND start < ?${tenant === undefined ? "" : " AND tenant = ?"}
+       ORDER BY start`,
+      ...[width, from, until, ...(tenant === undefined ? [] : [tenant])],
+    );
+    const byStart = Map.groupBy(rows, ({ start }) => start);
+    return [...byStart].map(([start, all]) => {
+      return { start, sums: all.map(({ body }) => JSON.parse(body) as Sums).reduce(addSums) };
+    });
+  }
+
+  /** Forgets a tenant. */
+  eraseTenant(tenant: string): void {
+    this.#schema.write("DELETE FROM requests WHERE tenant = ?", tenant);
+    this.#schema.write("DELETE FROM sums WHERE tenant = ?", tenant);
+  }
+}
+
+/** Creates of a WebSocket, and attempts at a request of a batch, share the id of their request. */
+function isShared({ transport }: RequestSummary): boolean {
+  return transport === "websocket" || transport === "batch";
+}
+
+function withRequest(sums: Sums, entry: RequestSummary): Sums {
+  const { error, usage, duration_ms: ms, first_token_ms: first, status } = entry;
+  const output = usage?.output_tokens ?? 0;
+  const isTimed = error === null && first !== null && output > 0;
+  return addSums(sums, {
+    requests: 1,
+    errors: error === null ? 0 : 1,
+    input: usage?.input_tokens ?? 0,
+    output,
+    generated: isTimed ? output : 0,
+    generatingMs: isTimed ? ms - first : 0,
+    durations: error === null ? withDuration({}, ms) : {},
+    firstTokens: error === null && first !== null ? withDuration({}, first) : {},
+    byStatus: { [status]: 1 },
+  });
+}
+
+/** Adds two sums up. */
+export function addSums(one: Sums, other: Sums): Sums {
+  return {
+    requests: one.requests + other.requests,
+    errors: one.errors + other.errors,
+    input: one.input + other.input,
+    output: one.output + other.output,
+    generated: one.generated + other.generated,
+    generatingMs: one.generatingMs + other.generatingMs,
+    durations: addDurations(one.durations, other.durations),
+    firstTokens: addDurations(one.firstTokens, other.firstTokens),
+    byStatus: addDurations(one.byStatus, other.byStatus),
+  };
+}

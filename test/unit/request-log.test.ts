@@ -1,0 +1,113 @@
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { describe, expect, it } from "vitest";
+import type { RequestSummary } from "../../src/contract/admin-objects.ts";
+import { HOUR, MINUTE, REQUEST_TABLES, RequestLog } from "../../src/store/deployment/request-log.ts";
+import { Schema } from "../../src/store/objects/schema.ts";
+
+/** The bounds of the log of requests. */
+
+let boards = 0;
+
+/** Uses the log of a new board. */
+function withLog<T>(maxRows: number, use: (log: RequestLog, sql: SqlStorage) => T): Promise<T> {
+  boards += 1;
+  return runInDurableObject(env.BOARD.getByName(`requests-${boards}`), (_, { storage }) =>
+    use(new RequestLog(new Schema(storage, REQUEST_TABLES), maxRows), storage.sql),
+  );
+}
+
+const DAY_MS = 86_400_000;
+const NOW = 1_790_000_000;
+
+function request(fields: Partial<RequestSummary> = {}): RequestSummary {
+  return {
+    object: "request.summary",
+    ...{ id: "r", created_at: NOW, tenant: "acme", api_key_id: "key", endpoint: "POST /v1/responses", model: "m" },
+    ...{ transport: "http", http_status: 200, status: "completed", response_id: null, server: "gpu", attempts: 1 },
+    ...{ duration_ms: 100, first_token_ms: 20, waited_ms: 0, queued_ms: 0, cost_usd: null, error: null },
+    usage: { input_tokens: 5, cached_tokens: 0, output_tokens: 8, reasoning_tokens: 0 },
+    ...fields,
+  };
+}
+
+const many = (count: number, fields: (no: number) => Partial<RequestSummary>) =>
+  Array.from({ length: count }, (_, no) => request(fields(no)));
+
+describe("the log of requests", () => {
+  it("keeps the newest, and counts all", async () => {
+    await withLog(1_500, (log, sql) => {
+      for (let turn = 0; turn < 8; turn += 1) {
+        log.add(
+          many(500, (no) => ({ id: `r${turn}-${no}` })),
+          NOW * 1000,
+          DAY_MS,
+        );
+      }
+      const [row] = sql.exec<{ count: number }>("SELECT COUNT(*) AS count FROM requests").toArray();
+      expect(row?.count).toBeLessThanOrEqual(2_500);
+      expect(log.list({ limit: 1 })).toMatchObject([{ id: "r7-499" }]);
+      expect(log.list({ limit: 1, after: "r0-0" })).toBeNull();
+      for (const width of [MINUTE, HOUR] as const) {
+        const [all] = log.sums({ width, from: 0, until: NOW + 1 });
+        expect(all?.sums).toMatchObject({ requests: 4_000, input: 20_000, output: 32_000, generatingMs: 320_000 });
+      }
+    });
+  });
+
+  it("forgets what is old: requests and hours as usage is, minutes after two days", async () => {
+    await withLog(100_000, (log) => {
+      log.add([request({ id: "old", created_at: NOW - 5 * 86_400 })], (NOW - 5 * 86_400) * 1000, 9 * DAY_MS);
+      log.add([request({ id: "older", created_at: NOW - 12 * 86_400 })], (NOW - 12 * 86_400) * 1000, 9 * DAY_MS);
+      log.add(
+        many(1_000, (no) => ({ id: `new-${no}` })),
+        NOW * 1000,
+        9 * DAY_MS,
+      );
+      const ids = log.list({ limit: 2_000 })?.map(({ id }) => id) ?? [];
+      expect([ids.length, ids.includes("old"), ids.includes("older")]).toEqual([1_001, true, false]);
+      const counted = (width: typeof MINUTE | typeof HOUR) => {
+        const rows = log.sums({ width, from: 0, until: NOW + 1 });
+        return rows.reduce((sum, row) => sum + row.sums.requests, 0);
+      };
+      expect([counted(MINUTE), counted(HOUR)]).toEqual([1_000, 1_001]);
+    });
+  });
+
+  it("has sums of 200 tenants in one time, and of the others together", async () => {
+    await withLog(100_000, (log, sql) => {
+      for (let turn = 0; turn < 2; turn += 1) {
+        log.add(
+          many(500, (no) => ({ id: `r${turn}-${no}`, tenant: `t${no}` })),
+          NOW * 1000,
+          DAY_MS,
+        );
+      }
+      const [row] = sql.exec<{ count: number }>("SELECT COUNT(*) AS count FROM sums").toArray();
+      expect(row?.count).toBe(2 * 201);
+      const of = (tenant?: string) => log.sums({ width: HOUR, from: 0, until: NOW + 1, tenant })[0]?.sums.requests;
+      expect([of(), of("t0"), of("t199"), of("t200"), of("")]).toEqual([1_000, 2, 2, undefined, 600]);
+      log.eraseTenant("t0");
+      expect(of("t0")).toBeUndefined();
+      expect(log.list({ limit: 9, tenant: "t0" })).toEqual([]);
+    });
+  });
+
+  it("tells requests apart that share an id, as those of a WebSocket do", async () => {
+    await withLog(100, (log) => {
+      log.add(
+        many(5, () => ({ transport: "websocket" })),
+        NOW * 1000,
+        DAY_MS,
+      );
+      const paged: string[] = [];
+      for (let after: string | undefined; ; after = paged.at(-1)) {
+        const page = log.list({ limit: 2, after }) ?? [];
+        if (page.length === 0) break;
+        paged.push(...page.map(({ id }) => id));
+      }
+      expect(new Set(paged).size).toBe(5);
+      expect(paged.every((id) => /^r\.\d+$/.test(id))).toBe(true);
+    });
+  });
+});
