@@ -24,3 +24,8 @@ export function ask({ baseUrl, apiKey, headers }: ModelServerConfig, path: strin
     signal: AbortSignal.timeout(TIMEOUT_MS),
   });
 }
+
+/** Tells whether a status is a refusal of the key, or of its absence. */
+export function isKeyRefusal(status: number): boolean {
+  return status === 401 || status === 403;
+}

@@ -5,7 +5,7 @@ import type { ModelServerConfig } from "@responses-edge/engines/settings";
 import { mayServeKinds, SEPARATION_REMEDY } from "@responses-edge/engines/tenant-rules";
 import { loadConfig, type TextVariables } from "../../src/config/index.ts";
 import { systemCode } from "../serve/refusal.ts";
-import { ask, type ModelCard, TIMEOUT_MS } from "./model-server-request.ts";
+import { ask, isKeyRefusal, type ModelCard, TIMEOUT_MS } from "./model-server-request.ts";
 import { modelsInWords } from "./model-traits.ts";
 
 /** The model servers as `check` and the start of `serve` find them: with requests of their own, before any client's. */
@@ -48,7 +48,9 @@ export function findModelServers(variables: TextVariables): Promise<FoundServer[
           return { name, answer, fault: "refused" };
         }
         const as = kinds.length === 1 && kinds[0] !== DIALECTS.openai ? ` as ${kinds[0]?.title}` : "";
-        return { name, answer: `answers${as}, with ${await modelsInWords(server, kinds[0], cards)}`, cards };
+        const { words, refusal } = await modelsInWords(server, kinds[0], cards);
+        if (refusal !== undefined) return { name, answer: refusedKey(server, refusal, remedies), fault: "absent" };
+        return { name, answer: `answers${as}, with ${words}`, cards };
       } catch (error) {
         const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
         // OpenSSL's errors are long, and have a line break.
@@ -75,10 +77,9 @@ function hintOf(code: string, { baseUrl }: ModelServerConfig, { url }: Remedies)
 async function cardsOf(server: ModelServerConfig, remedies: Remedies): Promise<ModelCard[] | string> {
   const answer = await ask(server, "/models");
   const { status } = answer;
-  if (status === 401 || status === 403) {
+  if (isKeyRefusal(status)) {
     await answer.body?.cancel();
-    const has = server.apiKey === undefined ? "wants a key" : "refuses the key";
-    return `${has} (status ${status}): set ${remedies.key}`;
+    return refusedKey(server, status, remedies);
   }
   const cards = await listedIn(answer);
   if (cards?.length === 0) return "answers, and has no model: load one there";
@@ -87,6 +88,10 @@ async function cardsOf(server: ModelServerConfig, remedies: Remedies): Promise<M
   const other = await otherUrl(server);
   if (other !== undefined) return `${said} at ${server.baseUrl}/models. Did you mean ${other}? Correct ${remedies.url}`;
   return status === 404 ? `${said} at ${server.baseUrl}/models. Most URLs end in /v1: correct ${remedies.url}` : said;
+}
+
+function refusedKey({ apiKey }: ModelServerConfig, status: number, { key }: Remedies): string {
+  return `${apiKey === undefined ? "wants a key" : "refuses the key"} (status ${status}): set ${key}`;
 }
 
 /** The models in an answer to `/models`; undefined if it is none of a model server. */
@@ -107,7 +112,7 @@ async function otherUrl(server: ModelServerConfig): Promise<string | undefined> 
   if (baseUrl === server.baseUrl) return undefined;
   const answer = await ask({ ...server, baseUrl }, "/models").catch(() => undefined);
   // A key is wanted by a server that knows the path.
-  const isThere = answer !== undefined && (answer.status === 401 || (await listedIn(answer)) !== undefined);
+  const isThere = answer !== undefined && (isKeyRefusal(answer.status) || (await listedIn(answer)) !== undefined);
   return isThere ? baseUrl : undefined;
 }
 

@@ -195,6 +195,9 @@ it("`check` names the parsers that a model server runs without, and their flags"
 it("`check` says of a model server that cannot be used what is wrong, and what to do", async () => {
   const answers: Record<string, [status: number, body: object]> = {
     "/keyed/v1/models": [401, {}],
+    // llama.cpp lists its models without a key.
+    "/listed/v1/models": [200, { data: [{ id: "m", owned_by: "llamacpp" }] }],
+    "/listed/v1/chat/completions/input_tokens": [401, {}],
     "/empty/v1/models": [200, { data: [] }],
     "/page/v1/models": [200, { page: true }],
     "/broken/v1/models": [500, {}],
@@ -207,7 +210,9 @@ it("`check` says of a model server that cannot be used what is wrong, and what t
   const url = `http://127.0.0.1:${portOf(server)}`;
   const gone = await freePort();
   const pool = {
-    ...Object.fromEntries(["keyed", "empty", "page", "broken", "away"].map((name) => [name, `${url}/${name}/v1`])),
+    ...Object.fromEntries(
+      ["keyed", "listed", "empty", "page", "broken", "away"].map((name) => [name, `${url}/${name}/v1`]),
+    ),
     gone: `http://127.0.0.1:${gone}/v1`,
     named: "http://name.invalid/v1",
     plain: `https://127.0.0.1:${portOf(server)}/v1`,
@@ -218,6 +223,7 @@ it("`check` says of a model server that cannot be used what is wrong, and what t
   expect(code).toBe(0);
   expect(output.split("\n")).toEqual([
     "keyed: wants a key (status 401): set its api_key in UPSTREAM_SECRETS",
+    "listed: wants a key (status 401): set its api_key in UPSTREAM_SECRETS",
     "empty: answers, and has no model: load one there",
     "page: answers, but lists no models as a model server does",
     "broken: answers with status 500",
@@ -227,7 +233,7 @@ it("`check` says of a model server that cannot be used what is wrong, and what t
       /^named: does not answer \((?:ENOTFOUND|EAI_AGAIN)\): no host has the name name\.invalid\. Correct/,
     ),
     "plain: does not answer (EPROTO): does it speak http? Correct its url in UPSTREAMS",
-    "The configuration has no errors in itself, but not every model server can be used: keyed, empty, page, broken, away, gone, named, plain.",
+    "The configuration has no errors in itself, but not every model server can be used: keyed, listed, empty, page, broken, away, gone, named, plain.",
     "",
   ]);
   const [, refused] = await run(
