@@ -9,7 +9,7 @@ import later from "../../packages/console/dist/later.js?raw";
 import markdown from "../../packages/console/dist/markdown-reader.js?raw";
 import icon from "../../packages/console/src/icon.svg?raw";
 import index from "../../packages/console/src/index.html?raw";
-import { loadConfig } from "../config/index.ts";
+import { loadConfig, type ToolConfig } from "../config/index.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** The console: a page at `/` and its files. They hold no data: all data comes from the API, which wants a key. */
@@ -95,29 +95,47 @@ interface Deployment {
   guard: "yes" | "no";
   /** Tells whether stored responses are listed, with time and cost. */
   list: "yes" | "no";
+  /** Types of the hosted tools that a request may name, with a space between. */
+  tools: string;
+}
+
+/** The types of hosted tools that the deployment has what they need for. */
+function hostedTools({ offeredKinds, servers, images, searxngUrl, braveApiKey }: ToolConfig): string[] {
+  const hasSearch = servers.browser !== undefined || searxngUrl !== undefined || braveApiKey !== undefined;
+  return [
+    ...(hasSearch && offeredKinds.has("browser") ? ["web_search"] : []),
+    ...(servers.python && offeredKinds.has("python") ? ["code_interpreter"] : []),
+    ...(images && offeredKinds.has("image_generation") ? ["image_generation"] : []),
+    ...(servers.container && offeredKinds.has("container") ? ["container"] : []),
+  ];
 }
 
 function deploymentOf({ env }: Context<AppEnv>): Deployment {
   try {
-    const { wantsKeys, allowAnonymous, signIn, guard, listsResponses } = loadConfig(env);
+    const { wantsKeys, allowAnonymous, signIn, guard, listsResponses, tools } = loadConfig(env);
     const open = allowAnonymous ? "open" : "unknown";
     const access = wantsKeys ? (signIn ? "sign-in" : "keys") : open;
-    return { access, guard: guard ? "yes" : "no", list: listsResponses ? "yes" : "no" };
+    return {
+      access,
+      guard: guard ? "yes" : "no",
+      list: listsResponses ? "yes" : "no",
+      tools: hostedTools(tools).join(" "),
+    };
   } catch {
     // The page is served by a Worker with a wrong configuration, too: its calls say what is wrong.
-    return { access: "unknown", guard: "no", list: "no" };
+    return { access: "unknown", guard: "no", list: "no", tools: "" };
   }
 }
 
 /** The page itself. Browsers ask for it every time, and get a 304 if they have it. */
 export function consolePage(context: Context<AppEnv>): Response {
   const { version, page } = theConsole();
-  const { access, guard, list } = deploymentOf(context);
-  const tag = `"${version}-${access}-${guard}-${list}"`;
+  const deployment = Object.entries(deploymentOf(context));
+  const tag = `"${version}-${deployment.map(([, value]) => value.replaceAll(" ", ".")).join("-")}"`;
   const headers = { ...HEADERS, "cache-control": "no-cache", etag: `W/${tag}` };
   if (context.req.header("if-none-match")?.includes(tag)) return context.body(null, 304, headers);
   const type = { "content-type": "text/html; charset=utf-8" };
-  const text = page.replace("{access}", access).replace("{guard}", guard).replace("{list}", list);
+  const text = deployment.reduce((html, [name, value]) => html.replace(`{${name}}`, value), page);
   return context.body(text, 200, { ...headers, ...compressed(context), ...type });
 }
 

@@ -86,7 +86,7 @@ await open.close();
 
 const rig = await startConsole(KEYED);
 
-const streaming = await rig.openSignedIn(KEY, "#/try");
+const streaming = await rig.openSignedIn(KEY, "#/chat");
 await streaming.page.evaluate(OBSERVE);
 await streaming.page.locator("summary", { hasText: "More" }).click();
 const model = `simulator?tps=${RATE}&words=${RATE * SECONDS}`;
@@ -101,7 +101,7 @@ console.log(
 );
 await streaming.close();
 
-const long = await rig.openSignedIn(KEY, "#/try");
+const long = await rig.openSignedIn(KEY, "#/chat");
 const session = await long.page.context().newCDPSession(long.page);
 await long.page.getByRole("radio", { name: "Stream", exact: true }).check();
 console.log(`heap of an empty tab: ${await heapOf(session)}`);

@@ -239,7 +239,7 @@ describe("a vector store", () => {
 
 /** A tab at Try, with the tools' part of the form open. The test must leave it clean. */
 async function trying(use: (page: Page) => Promise<void>, expected: string[] = []) {
-  const tab = await rig.openSignedIn(KEY, "#/try");
+  const tab = await rig.openSignedIn(KEY, "#/chat");
   await tab.page.locator("#input").waitFor();
   await use(tab.page);
   tab.expectClean(expected);
@@ -336,7 +336,7 @@ describe("a document with a message", () => {
       await ask(page, "What do owls do?");
       await page.locator(".item-answer").getByText("They sleep by day.").waitFor();
       expect(JSON.stringify(lastPrompt(rig.gateway))).toContain("[page 3]\\nThey sleep by day.");
-      await page.locator(".item-input").getByText(`${name} (`).waitFor();
+      await page.locator(".item-input").getByText(name).waitFor();
       const kept = (await client().files.list({ purpose: "user_data" })).data.filter((each) => each.filename === name);
       expect(kept.length).toBe(uploaded);
     }),

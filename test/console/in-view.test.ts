@@ -60,7 +60,7 @@ async function trying(options: BrowserContextOptions, use: (page: Page) => Promi
     models.push(model);
     return { events: model.events() };
   });
-  const { page, expectClean, close } = await openTab(browser, scripted.url, "#/try", options);
+  const { page, expectClean, close } = await openTab(browser, scripted.url, "#/chat", options);
   await page.locator("#input").waitFor();
   await use(page);
   expectClean();
@@ -164,8 +164,10 @@ describe.each(SIZES)("%s", (_, options) => {
       before.end();
       await turn(page).getByText("completed", { exact: true }).waitFor();
       const further = page.getByLabel("Functions (JSON)");
-      if (!(await page.locator("#model").isVisible())) await page.locator(".settings > summary").click();
+      if (!(await page.locator("#model").isVisible()))
+        await page.getByRole("button", { name: "Settings", exact: true }).click();
       await page.locator("summary", { hasText: "Tools" }).click();
+      await page.getByRole("button", { name: "Functions as JSON" }).click();
       await further.fill('[{"name": "get_weather", "parameters": {"type": "object"}}]');
       const model = await ask(page, "What is the weather?");
       await say(page, model, "I think of ", "reasoning");
@@ -260,7 +262,7 @@ it("an opened view begins at its top, and Try returns to the end", () =>
     await page.locator(".looked").getByText("This is line 9 of the answer.").waitFor();
     await settled(page);
     expect(await page.evaluate("scrollY")).toBe(0);
-    await page.getByRole("link", { name: "Try", exact: true }).click();
+    await page.getByRole("link", { name: "Chat", exact: true }).click();
     await isWordSeen(page, await say(page, model, lines("the rest", 40)));
   }));
 
@@ -286,6 +288,7 @@ describe("texts in right-to-left scripts", () => {
   it("begin at the right, in every view and field", () =>
     trying({}, async (page) => {
       await page.locator("summary", { hasText: "Tools" }).click();
+      await page.getByRole("button", { name: "Functions as JSON" }).click();
       await page.getByLabel("Functions (JSON)").fill('[{"name": "get_weather", "parameters": {"type": "object"}}]');
       const model = await ask(page, QUESTION);
       model.say({ reasoning: "המשתמש שואל." }, ...call(0, "get_weather", '{"city": "ליסבון"}'));
@@ -302,7 +305,7 @@ describe("texts in right-to-left scripts", () => {
       await page.locator(".item-reasoning summary").first().click();
       await page.getByLabel("Input", { exact: true }).fill(QUESTION);
       expect(await page.locator("#input").evaluate((field) => getComputedStyle(field).direction)).toBe("rtl");
-      expect(await wrong(page)).toEqual({ found: [], right: 3 });
+      expect(await wrong(page)).toEqual({ found: [], right: 5 });
       // Each paragraph has its own direction.
       const sides = await turn(page)
         .locator(".item-answer .markdown p")
@@ -321,8 +324,9 @@ describe("texts in right-to-left scripts", () => {
       await turn(page).getByRole("link", { name: "Details", exact: true }).click();
       await page.locator(".looked").getByText(ANSWER).waitFor();
       expect((await wrong(page)).found).toEqual([]);
-      await page.getByRole("link", { name: "Tree", exact: true }).last().click();
-      await page.locator(".turn-items").getByText(ANSWER).waitFor();
+      await page.getByRole("link", { name: "Open in the chat" }).click();
+      await page.getByRole("button", { name: "Map", exact: true }).click();
+      await page.getByRole("treeitem").filter({ hasText: ANSWER }).waitFor();
       const tree = await wrong(page);
       expect(tree.found).toEqual([]);
       expect(tree.right).toBeGreaterThanOrEqual(3);

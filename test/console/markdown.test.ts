@@ -13,7 +13,7 @@ afterAll(() => rig.close());
 beforeEach(() => rig.gateway.vllm.simulator.clear());
 
 async function trying(use: (page: Page, tab: Tab) => Promise<void>, options = {}): Promise<void> {
-  const tab = await rig.open("#/try", options);
+  const tab = await rig.open("#/chat", options);
   await tab.page.locator("#input").waitFor();
   await use(tab.page, tab);
   tab.expectClean();
@@ -22,7 +22,7 @@ async function trying(use: (page: Page, tab: Tab) => Promise<void>, options = {}
 
 /** Sends a question, and waits for the whole answer. */
 async function answered(page: Page, text: string, further: object = {}): Promise<void> {
-  await page.locator("summary", { hasText: "More" }).click();
+  await page.locator(".settings summary", { hasText: "More" }).click();
   await page.getByLabel("Further fields (JSON)").fill(JSON.stringify(further));
   await page.getByLabel("Input", { exact: true }).fill(text);
   await page.getByRole("button", { name: "Send", exact: true }).click();
@@ -165,7 +165,7 @@ describe("a tab without requests", () => {
     trying(async (page) => {
       const start = async () => {
         await page.getByText("completed", { exact: true }).last().waitFor();
-        await page.getByRole("button", { name: "Start anew" }).click();
+        await page.getByRole("button", { name: "New chat" }).click();
       };
       await page.getByRole("button", { name: "An answer with code, a table and a formula" }).click();
       await answer(page).locator("math mfrac, math msup").first().waitFor();
@@ -232,8 +232,8 @@ describe("the Enter key", () => {
           });
         }
         await page.setViewportSize({ width: 390, height: 844 });
-        await page.locator("summary", { hasText: "Request" }).click();
-        await page.locator("summary", { hasText: "More" }).click();
+        await page.getByRole("button", { name: "Settings", exact: true }).click();
+        await page.locator(".settings summary", { hasText: "More" }).click();
         await page.getByLabel("Enter sends").check();
         await input.fill("two");
         await page.keyboard.press("Enter");
@@ -251,7 +251,7 @@ it("an answer without output is reported", () =>
 
 it("reasoning can be followed while it streams, and folds with its duration", () =>
   trying(async (page) => {
-    await page.locator("summary", { hasText: "More" }).click();
+    await page.locator(".settings summary", { hasText: "More" }).click();
     await page.getByLabel("Further fields (JSON)").fill(JSON.stringify({ model: "simulator-reasoning?fault=stall:4" }));
     await page.getByLabel("Input", { exact: true }).fill("hello");
     await page.getByRole("button", { name: "Send", exact: true }).click();

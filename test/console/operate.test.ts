@@ -50,7 +50,7 @@ describe("keys", () => {
     const isShown = "[...document.querySelectorAll('input')].some(({ value }) => value.startsWith('sk-'))";
     expect(await page.evaluate(isShown)).toBe(false);
 
-    const user = await rig.openSignedIn(value, "#/try");
+    const user = await rig.openSignedIn(value, "#/chat");
     await user.page.getByRole("textbox", { name: "Input", exact: true }).fill("I have typed this.");
     await page.getByRole("button", { name: "Disable A web app" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Disable" }).click();

@@ -83,7 +83,7 @@ describe("stored responses", () => {
   });
 
   it("have a waterfall if this page has received their stream", async () => {
-    const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/try");
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/chat");
     await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
     await page.getByLabel("Input", { exact: true }).fill("Think about it.");
     await page.getByRole("button", { name: "Send", exact: true }).click();

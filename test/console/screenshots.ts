@@ -42,7 +42,7 @@ const PICTURES: Picture[] = [
   {
     name: "try",
     key: KEY,
-    at: "#/try",
+    at: "#/chat",
     async prepare(page) {
       await askForWeather(page);
       await page.evaluate("scrollTo(0, 0)");
@@ -51,7 +51,7 @@ const PICTURES: Picture[] = [
   {
     name: "pair",
     key: KEY,
-    at: "#/try",
+    at: "#/chat",
     async prepare(page) {
       await page.getByLabel("Model", { exact: true }).selectOption("simulator");
       await page.getByLabel("Second model").selectOption("simulator-reasoning");
@@ -81,7 +81,7 @@ const PICTURES: Picture[] = [
   {
     name: "look",
     key: KEY,
-    at: "#/try",
+    at: "#/chat",
     async prepare(page) {
       await askForWeather(page);
       await page.getByRole("link", { name: "Details", exact: true }).nth(1).click();

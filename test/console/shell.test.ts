@@ -26,17 +26,17 @@ afterAll(() => rig.close());
 
 describe("signing in", () => {
   it("shows only a form until the server has accepted a key, and keeps the key out of the address", async () => {
-    const { page, expectClean, close } = await rig.open("#/try");
+    const { page, expectClean, close } = await rig.open("#/chat");
     await page.getByRole("dialog").waitFor();
     expect(await page.getByRole("navigation").count()).toBe(0);
     await page.getByLabel("API key").fill("no-such-key");
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByText("Incorrect API key provided.").waitFor();
     await signIn(page, KEY);
-    await page.getByRole("heading", { name: "Try" }).waitFor();
+    await page.getByRole("heading", { name: "Chat", exact: true }).waitFor();
     expect(page.url()).not.toContain(KEY);
     await page.reload();
-    await page.getByRole("heading", { name: "Try" }).waitFor();
+    await page.getByRole("heading", { name: "Chat", exact: true }).waitFor();
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("dialog").waitFor();
     expect(await page.evaluate("Object.keys(sessionStorage)")).toEqual([]);
@@ -82,7 +82,7 @@ describe("signing in", () => {
   });
 
   it("ends at once: an answer about the key that arrives after signing out does not save the key again", async () => {
-    const { page, expectClean, close } = await rig.open("#/try");
+    const { page, expectClean, close } = await rig.open("#/chat");
     await signIn(page, KEY);
     const answered = Promise.withResolvers<void>();
     await page.route("**/v1/models", async (route) => {
@@ -111,10 +111,10 @@ describe("signing in", () => {
   });
 
   it("shows a root key no view of responses, because it has none", async () => {
-    const { page, expectClean, close } = await rig.openSignedIn(ROOT_KEY, "#/try");
+    const { page, expectClean, close } = await rig.openSignedIn(ROOT_KEY, "#/chat");
     await page.getByRole("button", { name: "Sign out" }).waitFor();
     const views = await page.getByRole("navigation").getByRole("link").allTextContents();
-    expect(views).not.toContain("Try");
+    expect(views).not.toContain("Chat");
     expectClean(["403"]);
     await close();
   });
@@ -133,12 +133,12 @@ it("leads to the views and sections that the docs' pictures show", async () => {
   const pictures = JSON.parse(readFileSync(`${docs}images/console.json`, "utf8")) as Record<string, string[]>;
   const linksOf = async (key: string, at: string) => {
     const { page, close } = await rig.openSignedIn(key, at);
-    await page.getByRole("navigation", { name: at === "#/try" ? "Views" : "Sections" }).waitFor();
+    await page.getByRole("navigation", { name: at === "#/chat" ? "Views" : "Sections" }).waitFor();
     const links = await page.getByRole("navigation").getByRole("link").allTextContents();
     await close();
     return links;
   };
-  const views = await linksOf(KEY, "#/try");
+  const views = await linksOf(KEY, "#/chat");
   const files = await linksOf(KEY, "#/files");
   const operate = await linksOf(ROOT_KEY, "#/operate");
   for (const [name, links] of Object.entries(pictures)) {

@@ -39,8 +39,8 @@ describe("a user of the issuer", () => {
     expect(new URL(page.url()).search).toBe("");
     expect(await page.evaluate("document.cookie + Object.keys(sessionStorage)")).not.toContain("session");
     const views = await page.getByRole("navigation", { name: "Views" }).getByRole("link").allTextContents();
-    expect(views).toEqual(expect.arrayContaining(["Try", "Operate"]));
-    await page.goto(`${rig.gateway.url}/#/try`);
+    expect(views).toEqual(expect.arrayContaining(["Chat", "Operate"]));
+    await page.goto(`${rig.gateway.url}/#/chat`);
     for (const way of ["Stream", "WebSocket"]) {
       await page.getByRole("radio", { name: way, exact: true }).check();
       await page.getByRole("textbox", { name: "Input", exact: true }).fill(`Hello over ${way}`);

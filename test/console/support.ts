@@ -96,7 +96,7 @@ async function newProfile(browser: Browser, options: BrowserContextOptions): Pro
     ...options,
   });
   // A missing element fails the test after this time, which is for a machine that has much else to do.
-  context.setDefaultTimeout(120_000);
+  context.setDefaultTimeout(Number(process.env.CONSOLE_TIMEOUT_MS ?? 120_000));
   const empty = await context.newPage();
   return { context, empty, session: await context.newCDPSession(empty) };
 }
@@ -188,6 +188,12 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 export async function expectAccessible(page: Page): Promise<void> {
   // axe is evaluated, because the page's policy refuses other scripts. Each page gets it once: it has half a megabyte.
   if (await page.evaluate("!window.axe")) await page.evaluate(axe);
+  // What the bar and the composer cover is reached by scrolling.
+  const setPosition = (position: string) =>
+    page.evaluate((value) => {
+      for (const each of document.querySelectorAll<HTMLElement>(".bar, .composer")) each.style.position = value;
+    }, position);
+  await setPosition("static");
   const found = (rules: string[]) =>
     // Without `resultTypes` the result would have thousands of places without a fault.
     page.evaluate(`axe.run({ runOnly: ${JSON.stringify(rules)}, resultTypes: ["violations"], selectors: false }).then(({ violations }) =>
@@ -197,6 +203,7 @@ export async function expectAccessible(page: Page): Promise<void> {
   await page.emulateMedia({ colorScheme: "dark" });
   expect(await found(["color-contrast", "link-in-text-block"])).toEqual([]);
   await page.emulateMedia({ colorScheme: "light" });
+  await setPosition("");
 }
 
 /**

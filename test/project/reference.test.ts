@@ -11,7 +11,7 @@ it("docs/reference/ agrees with the declarations of endpoints, fields and variab
 
 it("every hosted tool is in the table of docs/tools.md, and in the console's form", () => {
   const [table = ""] = /^\| Request \|[\s\S]*?\n\n/m.exec(readFileSync(join(root, "docs/tools.md"), "utf8")) ?? [];
-  const [form, body] = ["request-form.ts", "request-body.ts"].map((file) =>
+  const [form, body] = ["request-tools.ts", "request-body.ts"].map((file) =>
     readFileSync(join(root, "packages/console/src", file), "utf8"),
   );
   const absent = (text: string) => HOSTED_TOOL_NAMES.filter((name) => !new RegExp(`\\W${name}\\W`).test(text));

@@ -17,6 +17,12 @@ export class Answer {
     return this.#items.filter((each) => each !== undefined).map(({ item }) => item);
   }
 
+  /** Shows the outputs of its calls, and the decisions about its requests for approval, in their cards. Gives those that have no card here. */
+  showOutputs(outputs: readonly ApiObject[]): ApiObject[] {
+    for (const view of this.#items) view?.setOutput(outputs.find((output) => answers(output, view.item)));
+    return outputs.filter((output) => !this.items.some((item) => answers(output, item)));
+  }
+
   /** Takes the next event of the stream. */
   apply(event: ApiObject) {
     if (event.response) this.response = event.response;
@@ -57,4 +63,10 @@ export class Answer {
     const next = this.#items.slice(index + 1).find((each) => each !== undefined);
     this.element.insertBefore(made.element, next?.element ?? null);
   }
+}
+
+/** Tells whether an input item is the output of a call, or the decision about a request for approval. */
+function answers(output: ApiObject, { type, id, call_id: call }: ApiObject) {
+  if (type === "mcp_approval_request") return output.approval_request_id === id;
+  return call !== undefined && output.call_id === call && output.type === `${type}_output`;
 }

@@ -19,9 +19,11 @@ export function arrival(json: string): Arrival {
 
 /**
  * The events of an SSE answer, in the batches in which they came. Ends when the stream does, with or without a terminal event.
+ * @param opened Called when the server has accepted the request.
  */
-export async function* eventBatches(path: string, options?: Call): AsyncGenerator<Arrival[]> {
+export async function* eventBatches(path: string, options?: Call, opened = () => {}): AsyncGenerator<Arrival[]> {
   const response = await call(path, options);
+  opened();
   if (!response.body) return;
   let batch: Arrival[] = [];
   const parser = createParser({ onEvent: ({ data }) => data !== "[DONE]" && batch.push(arrival(data)) });

@@ -42,6 +42,7 @@ export class EndFollower {
   /** Scrolls to the end and follows it again. */
   follow() {
     this.#isFollowing = true;
+    this.#top = scrollY;
     this.#resized();
   }
 
@@ -60,7 +61,10 @@ export class EndFollower {
     document.documentElement.style.scrollPaddingBottom = `${this.#cover.offsetHeight + keyboard}px`;
     if (!this.#cover.checkVisibility()) return;
     const missing = this.#missing();
-    if (this.#isFollowing && missing > 0) scrollBy({ top: missing, behavior: "instant" });
+    if (this.#isFollowing && missing > 0) {
+      scrollBy({ top: missing, behavior: "instant" });
+      this.#top = scrollY;
+    }
     this.#told();
   }
 

@@ -29,6 +29,9 @@ export function statusTag(status: string | undefined) {
 /** The beginning of JSON, which is shown as it is written. */
 const JSON_BEGINNING = /^\s*(?:\{|\[\s*[[{"\d\]])/;
 
+/** The beginning of the keys of an output's parts, in the card of its call. */
+const OUTPUT = "output of the call ";
+
 /** How often the time of a thought that goes on is told anew, milliseconds. */
 const TICK_MS = 500;
 
@@ -48,6 +51,7 @@ export class ItemView {
   element = document.createElement("article");
   #item: Item;
   #texts: Map<string, LongText | MarkdownText> = new Map();
+  #output: Item | undefined;
   /** Parts that events have begun, and the item does not have yet. */
   #begun: Set<string> = new Set();
   /** True if somebody has opened it, false if closed. */
@@ -74,6 +78,14 @@ export class ItemView {
 
   get item() {
     return this.#item;
+  }
+
+  /** Shows the output of the call that this item is, or takes it away. */
+  setOutput(output: Item | undefined) {
+    if (output === this.#output) return;
+    this.#output = output;
+    for (const key of [...this.#texts.keys()]) if (key.startsWith(OUTPUT)) this.#texts.delete(key);
+    this.#draw();
   }
 
   /** Takes the item as it is now, when it is whole. */
@@ -120,9 +132,18 @@ export class ItemView {
 
   #draw() {
     const { title, name, status, kind, parts, isFolded = false, isMarkdown = false, ...rest } = describe(this.#item);
-    const { images = [], links = [], files = [], citations = [], found = [] } = rest;
+    const { links = [], files = [], citations = [], found = [] } = rest;
+    const images = [...(rest.images ?? [])];
     this.element.className = `item item-${kind}`;
     const shown = [...parts];
+    if (this.#output) {
+      const output = describe(this.#output);
+      const label = output.kind === "input" ? output.title : "Output";
+      // A decision has no text of its own.
+      const said = output.parts.length > 0 ? output.parts : [{ key: "decision", text: "" }];
+      shown.push(...said.map((part) => ({ ...part, key: OUTPUT + part.key, label: part.label ?? label })));
+      images.push(...(output.images ?? []));
+    }
     for (const key of this.#begun) {
       if (!shown.some((part) => part.key === key)) shown.push({ key, text: "", isCode: key === "arguments" });
     }

@@ -232,8 +232,8 @@ class Looked {
         ${response.error ? html`<p class="notice bad" dir="auto">${response.error.code}: ${response.error.message}</p>` : nothing}
         ${response.incomplete_details ? html`<p class="notice">Incomplete: ${String(response.incomplete_details.reason).replaceAll("_", " ")}.</p>` : nothing}
         <div class="buttons">
-          <a class="button" href="#/try?previous_response_id=${id}">Branch from here</a>
-          <a class="button" href="#/tree/${id}">Tree</a>
+          <a class="button" href="#/chat/${id}">Open in the chat</a>
+          <a class="button" href="#/chat/${id}?end">Branch from here</a>
           ${linkButton(`#/responses/${id}`)}
           ${response.previous_response_id ? html`<a class="button" href="#/responses/${response.previous_response_id}">Previous response</a>` : nothing}
           ${response.background && isOpen(response.status) ? html`<button type="button" class="danger" @click=${this.#cancel}>Cancel</button>` : nothing}

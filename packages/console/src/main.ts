@@ -1,12 +1,14 @@
 import { html, nothing, render } from "lit-html";
 import { ApiFault, call, whenKeyIsRefused } from "./api.ts";
 import { beside, loadLater, whenIdle } from "./beside.ts";
+import { chatView } from "./chat-view.ts";
 import { faultNotice } from "./dialogs.ts";
+import { icon } from "./icons.ts";
+import { closeOutside } from "./menu.ts";
 import type { Who } from "./session.ts";
 import { access, assumeUser, forgetEverything, session } from "./session.ts";
 import { askForKey, identify, returnFromIssuer } from "./sign-in.ts";
 import { applyTheme, chooseTheme, theme } from "./theme.ts";
-import { tryView } from "./try.ts";
 import type { Route, View } from "./view.ts";
 
 /**
@@ -16,24 +18,26 @@ import type { Route, View } from "./view.ts";
 
 interface Kind {
   label: string;
+  /** True if it stands in the menu also where the window is wide. */
+  isRare?: true;
   for: Who[];
   make: (section: HTMLElement) => View;
 }
 
 const VIEWS: Record<string, Kind> = {
-  try: { label: "Try", for: ["open", "tenant", "both"], make: tryView },
+  chat: { label: "Chat", for: ["open", "tenant", "both"], make: chatView },
   responses: { label: "Responses", for: ["open", "tenant", "both"], make: later("lookView") },
-  tree: { label: "Tree", for: ["open", "tenant", "both"], make: later("treeView") },
   files: { label: "Files", for: ["open", "tenant", "both"], make: later("filesView") },
   batches: { label: "Batches", for: ["open", "tenant", "both"], make: later("batchesView") },
-  decisions: { label: "Decisions", for: ["open", "tenant", "both"], make: later("decisionsView") },
-  moderation: { label: "Moderation", for: ["open", "tenant", "both"], make: later("moderationView") },
-  webhooks: { label: "Webhooks", for: ["open", "tenant", "both"], make: later("webhooksView") },
+  decisions: { isRare: true, label: "Decisions", for: ["open", "tenant", "both"], make: later("decisionsView") },
+  moderation: { isRare: true, label: "Moderation", for: ["open", "tenant", "both"], make: later("moderationView") },
+  webhooks: { isRare: true, label: "Webhooks", for: ["open", "tenant", "both"], make: later("webhooksView") },
+  connect: { label: "Connect", for: ["open", "tenant", "both"], make: later("connectView") },
   operate: { label: "Operate", for: ["open", "admin", "both"], make: later("operateView") },
 };
 
 /** A view whose code is loaded when it is first made. */
-function later(name: Exclude<keyof typeof import("./later.ts"), "Transcript">): (section: HTMLElement) => View {
+function later(name: `${string}View` & keyof typeof import("./later.ts")): (section: HTMLElement) => View {
   return (section) => {
     let view: View | undefined;
     let route: Route | undefined;
@@ -97,16 +101,28 @@ function allowedViews(): [name: string, kind: Kind][] {
   return Object.entries(VIEWS).filter(([, kind]) => kind.for.includes(session.who));
 }
 
+/** A narrow window has the views in a menu. */
+const narrow = matchMedia("(max-width: 900px)");
+narrow.addEventListener("change", drawBar);
+
 function drawBar() {
   const chosen = theme();
+  const views = allowedViews();
+  const isInMenu = ({ isRare }: Kind) => narrow.matches || isRare === true;
+  const seen = views.filter(([, kind]) => !isInMenu(kind));
+  const inMenu = views.filter(([, kind]) => isInMenu(kind));
+  const link = ([name, { label }]: [string, Kind]) =>
+    html`<a href="#/${name}" aria-current=${name === shown ? "page" : nothing}>${label}</a>`;
+  const current = inMenu.find(([name]) => name === shown)?.[1].label;
   render(
     html`
       <p class="name">responses-edge</p>
       <nav aria-label="Views">
-        ${allowedViews().map(
-          ([name, { label }]) =>
-            html`<a href="#/${name}" aria-current=${name === shown ? "page" : nothing}>${label}</a>`,
-        )}
+        ${seen.map(link)}
+        <details class="menu" @toggle=${closeOutside} ?hidden=${inMenu.length === 0}>
+          <summary class=${current === undefined ? "" : "current"}>${icon("menu")} ${current ?? "More"}</summary>
+          <div class="menu-items card">${inMenu.map(link)}</div>
+        </details>
       </nav>
       <div class="who">
         <label class="unseen" for="theme">Theme</label>
@@ -119,7 +135,7 @@ function drawBar() {
         </select>
         ${
           session.who === "open"
-            ? html`<span class="note" title="This server needs no key.">No keys</span>`
+            ? html`<span class="note no-keys" title="This server needs no key.">No keys</span>`
             : html`${session.user === undefined ? nothing : html`<span class="note" dir="auto">${session.user}</span>`}
                 <button type="button" @click=${() => void signOut()}>Sign out</button>`
         }
@@ -167,6 +183,7 @@ function showRoute() {
     made.set(route.view, next);
   }
   next.section.hidden = false;
+  for (const menu of bar.querySelectorAll("details")) menu.open = false;
   document.title = `${VIEWS[route.view]?.label} · responses-edge`;
   drawBar();
   next.view.show(route);

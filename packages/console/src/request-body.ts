@@ -50,12 +50,18 @@ export interface Draft {
   transport: Transport;
   maxOutputTokens: string;
   temperature: string;
+  topP: string;
+  maxToolCalls: string;
+  /** `auto`, `required`, `none`, or the name of a function; empty for the default */
+  toolChoice: string;
+  verbosity: string;
+  parallelCalls: boolean;
+  /** true if the oldest turns may be left out of a full context */
+  truncates: boolean;
   store: boolean;
   rawMessages: boolean;
   /** JSON: more fields of the body */
   further: string;
-  /** the id of the response that is continued */
-  previous: string;
 }
 
 /** A field of the form that has an invalid value. */
@@ -105,32 +111,39 @@ export function emptyDraft(): Draft {
     transport: "background",
     maxOutputTokens: "",
     temperature: "",
+    topP: "",
+    maxToolCalls: "",
+    toolChoice: "",
+    verbosity: "",
+    parallelCalls: true,
+    truncates: false,
     store: true,
     rawMessages: false,
     further: "",
-    previous: "",
     // A keyboard on a screen has no Shift + Enter.
     enterSends: !globalThis.matchMedia?.("(pointer: coarse)").matches,
   };
 }
 
-/**
- * The body for a draft, without the transport's fields. Throws a FormFault.
- * @param input replaces the draft's input: the outputs of calls
- */
-export function bodyOf(draft: Draft, input: unknown = inputOf(draft)): Record<string, unknown> {
+/** The fields of a request for a draft, without its input and the transport's fields. Throws a FormFault. */
+export function bodyOf(draft: Draft): Record<string, Parsed> {
   const tools = toolsOf(draft);
   const format = formatOf(draft);
   const include = includeOf(draft);
   return {
     ...(draft.model && { model: draft.model }),
-    ...(draft.previous && { previous_response_id: draft.previous }),
     ...(draft.instructions && { instructions: draft.instructions }),
-    input,
     ...(tools.length > 0 && { tools }),
     ...(include.length > 0 && { include }),
     ...(draft.effort && { reasoning: { effort: draft.effort } }),
-    ...(format && { text: { format } }),
+    ...((format || draft.verbosity) && {
+      text: { ...(format && { format }), ...(draft.verbosity && { verbosity: draft.verbosity }) },
+    }),
+    ...(draft.toolChoice.trim() !== "" && { tool_choice: toolChoiceOf(draft.toolChoice.trim()) }),
+    ...(draft.topP && { top_p: numberIn("top_p", draft.topP) }),
+    ...(draft.maxToolCalls && { max_tool_calls: numberIn("max_tool_calls", draft.maxToolCalls) }),
+    ...(!draft.parallelCalls && { parallel_tool_calls: false }),
+    ...(draft.truncates && { truncation: "auto" }),
     ...(draft.maxOutputTokens && { max_output_tokens: numberIn("max-output-tokens", draft.maxOutputTokens) }),
     ...(draft.temperature && { temperature: numberIn("temperature", draft.temperature) }),
     ...(!draft.store && { store: false }),
@@ -140,22 +153,27 @@ export function bodyOf(draft: Draft, input: unknown = inputOf(draft)): Record<st
 }
 
 /**
- * The typed input: its text, or a message with its parts.
+ * The typed input as items.
  * @param urlOf gives the URL of an attachment
  */
-export function inputOf({ input, attachments }: Draft, urlOf: (attachment: Attachment) => unknown = ({ url }) => url) {
-  if (attachments.length === 0) return input;
-  const content = [
-    ...(input === "" ? [] : [{ type: "input_text", text: input }]),
-    ...attachments.map((attachment) =>
-      attachment.type.startsWith("image/")
-        ? { type: "input_image", image_url: urlOf(attachment), detail: "auto" }
-        : attachment.fileId
-          ? { type: "input_file", file_id: attachment.fileId }
-          : { type: "input_file", filename: attachment.name, file_data: urlOf(attachment) },
-    ),
-  ];
+export function inputOf(
+  { input, attachments }: Draft,
+  urlOf: (attachment: Attachment) => unknown = ({ url }) => url,
+): Record<string, Parsed>[] {
+  const files = attachments.map((attachment) =>
+    attachment.type.startsWith("image/")
+      ? { type: "input_image", image_url: urlOf(attachment), detail: "auto" }
+      : attachment.fileId
+        ? { type: "input_file", file_id: attachment.fileId, filename: attachment.name }
+        : { type: "input_file", filename: attachment.name, file_data: urlOf(attachment) },
+  );
+  const content =
+    files.length === 0 ? input : [...(input === "" ? [] : [{ type: "input_text", text: input }]), ...files];
   return [{ type: "message", role: "user", content }];
+}
+
+function toolChoiceOf(choice: string) {
+  return ["auto", "required", "none"].includes(choice) ? choice : { type: "function", name: choice };
 }
 
 function toolsOf({

@@ -1,25 +1,24 @@
 import { html, nothing } from "lit-html";
 import { live } from "lit-html/directives/live.js";
+import { loadLater } from "./beside.ts";
 import { draft } from "./draft.ts";
 import { typedIn } from "./form-events.ts";
 import type { Parsed } from "./json.ts";
 import { presetsTemplate } from "./presets.ts";
-import type { Draft, McpServer } from "./request-body.ts";
-import { FUNCTION_EXAMPLE, SCHEMA_EXAMPLE } from "./request-body.ts";
+import type { Draft } from "./request-body.ts";
+import { SCHEMA_EXAMPLE } from "./request-body.ts";
 import type { Transport } from "./sending.ts";
 import { session } from "./session.ts";
-import { loadStores, storesTemplate } from "./store-choice.ts";
 
-/** The settings of a request, as a form. */
+/** The settings of a request, as a form. The tools and the rarer fields are loaded when the page is idle. */
+
+let late: Pick<typeof import("./later.ts"), "toolsTemplate" | "moreTemplate"> | undefined;
+
+export async function loadSettings() {
+  late = await loadLater();
+}
 
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-
-const HOSTED: [type: string, label: string][] = [
-  ["web_search", "Web search"],
-  ["code_interpreter", "Python"],
-  ["image_generation", "Images"],
-  ["container", "Shell"],
-];
 
 const TRANSPORTS: [value: Transport, label: string, note: string][] = [
   ["background", "Background", "It goes on without this page, and the page follows it again after a reload."],
@@ -27,8 +26,6 @@ const TRANSPORTS: [value: Transport, label: string, note: string][] = [
   ["socket", "WebSocket", "One connection for all requests. Unstored responses can be continued, too."],
   ["whole", "No streaming", "One answer, when it is complete."],
 ];
-
-const FILTER_EXAMPLE = '{ "type": "eq", "key": "language", "value": "en" }';
 
 export interface FormState {
   /** of a field */
@@ -39,7 +36,7 @@ export interface FormState {
   redraw: () => void;
 }
 
-function isChecked(event: Event) {
+export function isChecked(event: Event) {
   return (event.target as HTMLInputElement).checked;
 }
 
@@ -55,11 +52,11 @@ export function settingsTemplate(state: FormState) {
     state.changed();
   };
   return html`
+    ${presetsTemplate(draft, set, state.redraw)}
     ${modelTemplate(set)}
     <div>
       <label for="instructions">Instructions</label>
       <textarea dir="auto" id="instructions" rows="2" .value=${live(draft.instructions)} @input=${(e: Event) => set({ instructions: typedIn(e) })}></textarea>
-      ${presetsTemplate(draft.instructions, (instructions) => set({ instructions }), state.redraw)}
     </div>
     ${transportTemplate(set)}
     <div class="pair">
@@ -80,14 +77,14 @@ export function settingsTemplate(state: FormState) {
       </div>
     </div>
     ${draft.format === "json_schema" ? jsonTemplate(state, set, "schema", "Schema", SCHEMA_EXAMPLE) : nothing}
-    ${toolsTemplate(state, set)}
-    ${moreTemplate(state, set)}
+    ${late?.toolsTemplate(state, set)}
+    ${late?.moreTemplate(state, set)}
   `;
 }
 
-export type Set = (fields: Partial<Draft>) => void;
+export type SetFields = (fields: Partial<Draft>) => void;
 
-function modelTemplate(set: Set) {
+function modelTemplate(set: SetFields) {
   const { models = [draft.model] } = session;
   if (models.length === 0) {
     return html`<div>
@@ -113,7 +110,7 @@ function modelTemplate(set: Set) {
   </div>`;
 }
 
-function transportTemplate(set: Set) {
+function transportTemplate(set: SetFields) {
   const [, , note] = TRANSPORTS.find(([value]) => value === draft.transport) ?? [];
   return html`<fieldset>
     <legend>Transport</legend>
@@ -129,9 +126,9 @@ function transportTemplate(set: Set) {
   </fieldset>`;
 }
 
-function jsonTemplate(
+export function jsonTemplate(
   state: FormState,
-  set: Set,
+  set: SetFields,
   field: "functions" | "schema" | "further" | "searchFilters",
   label: string,
   example: string,
@@ -155,92 +152,6 @@ function jsonTemplate(
   </div>`;
 }
 
-function toolsTemplate(state: FormState, set: Set) {
-  const { servers, hosted, functions, stores } = draft;
-  const number = servers.length + hosted.length + (functions.trim() === "" ? 0 : 1) + (stores.length === 0 ? 0 : 1);
-  return html`<details
-    @toggle=${(event: Event) => (event.currentTarget as HTMLDetailsElement).open && void loadStores(state.redraw)}
-  >
-    <summary>Tools${number > 0 ? html` <span class="tag busy">${number}</span>` : nothing}</summary>
-    <div class="stack inner">
-      ${jsonTemplate(state, set, "functions", "Functions (JSON)", FUNCTION_EXAMPLE)}
-      <fieldset>
-        <legend>Run by this server</legend>
-        <div class="buttons">
-          ${HOSTED.map(
-            ([type, label]) => html`<label class="check">
-              <input
-                type="checkbox"
-                .checked=${live(hosted.includes(type))}
-                @change=${(e: Event) => set({ hosted: isChecked(e) ? [...hosted, type] : hosted.filter((each) => each !== type) })}
-              />
-              ${label}
-            </label>`,
-          )}
-        </div>
-      </fieldset>
-      <fieldset>
-        <legend>Search in files</legend>
-        <div class="stack">
-          ${storesTemplate(stores, (ids) => set({ stores: ids }))}
-          ${stores.length === 0 ? nothing : searchTemplate(state, set)}
-        </div>
-      </fieldset>
-      <fieldset>
-        <legend>MCP servers</legend>
-        <div class="stack">
-          ${servers.map((server, index) => serverTemplate(server, index, set))}
-          <div>
-            <button type="button" @click=${() => set({ servers: [...servers, { label: "", url: "", authorization: "", asks: true }] })}>
-              Add an MCP server
-            </button>
-          </div>
-        </div>
-      </fieldset>
-    </div>
-  </details>`;
-}
-
-function searchTemplate(state: FormState, set: Set) {
-  return html`
-    <div>
-      <label for="searchResults">Most results</label>
-      <input dir="auto" id="searchResults" inputmode="numeric" .value=${live(draft.searchResults)} @input=${(e: Event) => set({ searchResults: typedIn(e) })} />
-      ${faultTemplate(state, "searchResults")}
-    </div>
-    ${jsonTemplate(state, set, "searchFilters", "Filters (JSON)", FILTER_EXAMPLE)}
-  `;
-}
-
-function serverTemplate(server: McpServer, index: number, set: Set) {
-  const change = (fields: Partial<McpServer>) =>
-    set({ servers: draft.servers.map((each, at) => (at === index ? { ...each, ...fields } : each)) });
-  const id = `server-${index}`;
-  return html`<div class="stack server">
-    <div class="pair">
-      <div>
-        <label for="${id}-label">Label</label>
-        <input dir="auto" id="${id}-label" .value=${live(server.label)} @input=${(e: Event) => change({ label: typedIn(e) })} />
-      </div>
-      <div>
-        <label for="${id}-token">Token</label>
-        <input dir="auto" id="${id}-token" type="password" autocomplete="off" .value=${live(server.authorization)} @input=${(e: Event) => change({ authorization: typedIn(e) })} />
-      </div>
-    </div>
-    <div>
-      <label for="${id}-url">URL</label>
-      <input dir="auto" id="${id}-url" inputmode="url" .value=${live(server.url)} @input=${(e: Event) => change({ url: typedIn(e) })} />
-    </div>
-    <div class="buttons">
-      <label class="check">
-        <input type="checkbox" .checked=${live(server.asks)} @change=${(e: Event) => change({ asks: isChecked(e) })} />
-        Ask before each call
-      </label>
-      <button type="button" class="plain" @click=${() => set({ servers: draft.servers.filter((_, at) => at !== index) })}>Remove</button>
-    </div>
-  </div>`;
-}
-
 /** False on a phone: its composer has no place for a switch that only a keyboard needs. */
 export const hasKeyboard = matchMedia("(hover: hover)").matches;
 
@@ -260,34 +171,4 @@ export function enterTemplate(state: FormState, names: string) {
     />
     Enter sends
   </label>`;
-}
-
-function moreTemplate(state: FormState, set: Set) {
-  return html`<details>
-    <summary>More</summary>
-    <div class="stack inner">
-      <div class="pair">
-        <div>
-          <label for="max-output-tokens">Most output tokens</label>
-          <input dir="auto" id="max-output-tokens" inputmode="numeric" .value=${live(draft.maxOutputTokens)} @input=${(e: Event) => set({ maxOutputTokens: typedIn(e) })} />
-          ${faultTemplate(state, "max-output-tokens")}
-        </div>
-        <div>
-          <label for="temperature">Temperature</label>
-          <input dir="auto" id="temperature" inputmode="decimal" .value=${live(draft.temperature)} @input=${(e: Event) => set({ temperature: typedIn(e) })} />
-          ${faultTemplate(state, "temperature")}
-        </div>
-      </div>
-      <label class="check">
-        <input type="checkbox" .checked=${live(draft.store)} @change=${(e: Event) => set({ store: isChecked(e) })} />
-        Store the response
-      </label>
-      <label class="check">
-        <input type="checkbox" .checked=${live(draft.rawMessages)} @change=${(e: Event) => set({ rawMessages: isChecked(e) })} />
-        With raw messages (Harmony)
-      </label>
-      ${hasKeyboard ? nothing : enterTemplate(state, "check")}
-      ${jsonTemplate(state, set, "further", "Further fields (JSON)", '{ "top_p": 0.9 }')}
-    </div>
-  </details>`;
 }

@@ -1,3 +1,4 @@
+import { announce } from "./announce.ts";
 import { call } from "./api.ts";
 
 /** Copies a text to the clipboard, or saves it as a file. */
@@ -23,6 +24,18 @@ export async function copy(event: Event, text: string) {
     button.textContent = "Not allowed by the browser";
   }
   setTimeout(() => (button.textContent = button.dataset.label ?? ""), 1_500);
+}
+
+/** Copies a text. The icon button shows for a moment that it was, and screen readers are told. */
+export async function copyText(text: string, { currentTarget }: Event) {
+  const button = currentTarget as HTMLElement;
+  const isCopied = await navigator.clipboard.writeText(text).then(
+    () => true,
+    () => false,
+  );
+  announce(isCopied ? "Copied" : "The browser does not allow it");
+  button.classList.add(isCopied ? "done" : "refused");
+  setTimeout(() => button.classList.remove("done", "refused"), 1_500);
 }
 
 /** Saves a text as a file. */

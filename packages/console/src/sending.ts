@@ -14,10 +14,10 @@ export type Transport = "background" | "stream" | "socket" | "whole";
 
 /** The pause between two attempts to follow a background response after its stream broke. Milliseconds. */
 const FIRST_PAUSE_MS = 500;
-const LAST_PAUSE_MS = 5_000;
+const LAST_PAUSE_MS = 2_000;
 
 /** The maximum number of attempts without a new event. */
-const MAX_ATTEMPTS = 60;
+const MAX_ATTEMPTS = 150;
 
 const TERMINAL = ["response.completed", "response.failed", "response.incomplete"];
 
@@ -27,18 +27,25 @@ function isTerminal({ event }: Arrival) {
   return TERMINAL.includes(event.type);
 }
 
+/** How the connection to a background response is: lost, with the number of attempts since, or there again after an event. */
+export type Connection = { attempts: number } | { resumedAfter: number };
+
+export type Tell = (connection: Connection) => void;
+
 /**
  * Sends a request.
  * @param body without the transport's fields
+ * @param tell Called when the connection to a background response is lost, and when it is there again.
  */
 export function send(
   body: Record<string, unknown>,
   transport: Transport,
   signal: AbortSignal,
+  tell: Tell = () => {},
 ): AsyncGenerator<Arrival[]> {
   switch (transport) {
     case "background":
-      return sendBackground({ ...body, background: true, stream: true }, signal);
+      return sendBackground({ ...body, background: true, stream: true }, signal, tell);
     case "stream":
       return stream({ ...body, stream: true }, signal);
     case "socket":
@@ -63,12 +70,15 @@ async function* sendWhole(body: unknown, signal: AbortSignal): AsyncGenerator<Ar
   yield [arrival(JSON.stringify({ type, response }))];
 }
 
-async function* sendBackground(body: unknown, signal: AbortSignal): AsyncGenerator<Arrival[]> {
-  const place: { id: string | undefined; last: number; hasEnded: boolean } = {
-    id: undefined,
-    last: -1,
-    hasEnded: false,
-  };
+/** The response that is followed, and the last event that came of it. */
+interface Place {
+  id: string | undefined;
+  last: number;
+  hasEnded: boolean;
+}
+
+async function* sendBackground(body: unknown, signal: AbortSignal, tell: Tell): AsyncGenerator<Arrival[]> {
+  const place: Place = { id: undefined, last: -1, hasEnded: false };
   try {
     yield* newEvents(eventBatches("/v1/responses", { body, signal }), place);
   } catch (error) {
@@ -76,37 +86,42 @@ async function* sendBackground(body: unknown, signal: AbortSignal): AsyncGenerat
   }
   if (place.hasEnded) return;
   if (place.id === undefined) throw new ApiFault("The stream broke off before the response had begun.");
-  yield* followFrom(place, place.id, signal);
+  yield* followFrom(place, place.id, signal, tell, true);
 }
 
 /**
  * Follows a background response until it ends: also over streams that break off.
  * @param last the number of the event after which to begin; without it from the beginning
  */
-export function follow(id: string, signal: AbortSignal, last: number = -1): AsyncGenerator<Arrival[]> {
-  return followFrom({ id, last, hasEnded: false }, id, signal);
+export function follow(id: string, signal: AbortSignal, last = -1, tell: Tell = () => {}): AsyncGenerator<Arrival[]> {
+  return followFrom({ id, last, hasEnded: false }, id, signal, tell);
 }
 
+/** @param isLost whether a connection was lost before */
 async function* followFrom(
-  place: { id: string | undefined; last: number; hasEnded: boolean },
+  place: Place,
   id: string,
   signal: AbortSignal,
+  tell: Tell,
+  isLost = false,
 ): AsyncGenerator<Arrival[]> {
-  let attempts = 0;
-  while (!place.hasEnded) {
-    const before = place.last;
-    const after = place.last >= 0 ? `&starting_after=${place.last}` : "";
+  for (let attempts = isLost ? 1 : 0; !place.hasEnded; ) {
+    if (attempts > 0) {
+      tell({ attempts });
+      await pause(Math.min(LAST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (attempts - 1)), signal);
+    }
+    const { last } = place;
+    const after = last >= 0 ? `&starting_after=${last}` : "";
+    const opened = attempts === 0 ? undefined : () => tell({ resumedAfter: last });
     try {
       const path = `/v1/responses/${encodeURIComponent(id)}?stream=true&include_obfuscation=false${after}`;
-      yield* newEvents(eventBatches(path, { signal }), place);
+      yield* newEvents(eventBatches(path, { signal }, opened), place);
     } catch (error) {
       if (signal.aborted || isFinal(error)) throw error;
     }
-    if (place.hasEnded) return;
-    attempts = place.last > before ? 0 : attempts + 1;
+    attempts = place.last > last ? 1 : attempts + 1;
     if (attempts >= MAX_ATTEMPTS)
       throw new ApiFault("The page cannot follow the response. It may still run: open it later.");
-    await pause(Math.min(LAST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts), signal);
   }
 }
 
@@ -119,10 +134,7 @@ function isFinal(error: unknown) {
  * Those events that come after the last one.
  * @param place is moved on
  */
-async function* newEvents(
-  batches: AsyncGenerator<Arrival[]>,
-  place: { id: string | undefined; last: number; hasEnded: boolean },
-): AsyncGenerator<Arrival[]> {
+async function* newEvents(batches: AsyncGenerator<Arrival[]>, place: Place): AsyncGenerator<Arrival[]> {
   for await (const batch of batches) {
     const fresh = batch.filter(({ event }) => !(event.sequence_number <= place.last));
     for (const each of fresh) {

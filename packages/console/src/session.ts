@@ -36,6 +36,11 @@ export function hasGuard() {
   return document.documentElement.dataset.guard === "yes";
 }
 
+/** The hosted tools that the deployment has, by their types. */
+export function hostedTools(): readonly string[] {
+  return (document.documentElement.dataset.tools ?? "").split(" ");
+}
+
 /** Tells whether the deployment lists stored responses, with their time and cost. */
 export function listsResponses() {
   return document.documentElement.dataset.list === "yes";

@@ -1,4 +1,5 @@
 import { ApiFault, callJson } from "./api.ts";
+import type { Arrival } from "./event-batches.ts";
 import type { ApiObject } from "./json.ts";
 
 const STORED_PAUSE_MS = 1_000;
@@ -21,4 +22,15 @@ export async function retrieve(id: string, attempts: number, signal: AbortSignal
     }
     await new Promise((resolve) => setTimeout(resolve, STORED_PAUSE_MS));
   }
+}
+
+/** Tells whether a response has not ended. */
+export function runs({ status }: ApiObject) {
+  return status === "queued" || status === "in_progress";
+}
+
+/** A response that was read as a whole, as the last event of a stream. */
+export async function* whole(response: ApiObject): AsyncGenerator<Arrival[]> {
+  const event = { type: "response.completed", response };
+  yield [{ json: JSON.stringify(event), event }];
 }

@@ -1,63 +1,66 @@
-import { attachmentLabel } from "./attachments.ts";
-import { LocalFile } from "./code-samples.ts";
-import { codeView } from "./code-view.ts";
+import { html, render } from "lit-html";
+import { type Actions, bodyOfTurn, Chat, continuationOf, repeatable, seenBy, type Turn } from "./chat-model.ts";
+import { messageWithField } from "./dialogs.ts";
 import { draft } from "./draft.ts";
 import { EndFollower } from "./follow-end.ts";
+import type { ApiObject } from "./json.ts";
 import { loadMarkdown } from "./markdown-tokens.ts";
-import type { Attachment } from "./request-body.ts";
-import { bodyOf, inputOf } from "./request-body.ts";
 import { closeConnection } from "./sending.ts";
 import { recall, remember } from "./session.ts";
+import { CHAT, readChat, turnsOf } from "./stored-chat.ts";
 import { pairElement } from "./turn-pair.ts";
-import type { Actions, Sent } from "./turn-view.ts";
 import { TurnView } from "./turn-view.ts";
 
-/** The number of requests that a tab keeps. */
-const MAX_TURNS = 20;
+/** Turns of the path that are on the page at first, and those that each click adds. */
+const SHOWN = 20;
 
-/** The form that the requests come from */
+/** Turns that a tab keeps over a reload, and the longest input and request that it keeps with one. Characters. */
+const MAX_KEPT = 200;
+const MAX_KEPT_LENGTH = 20_000;
+
 export interface Form {
-  /** The draft has changed. */
+  /** The chat has changed. */
   changed: () => void;
-  redraw: () => void;
+  /** The fields of a request, as the form has them. Throws a FormFault. */
+  fields: () => ApiObject;
   focus: () => void;
-  /** Sends outputs of calls; `text`: the outputs as text for people. */
-  send: (input: object[], text: string, began: () => void) => void;
 }
 
-export interface Options {
+/** New input, and what the request is beside it. */
+export interface Asked {
+  items: ApiObject[];
+  text: string;
+  fields: ApiObject;
+  /** The turn that is continued. Undefined for the first one. */
+  parent: Turn | undefined;
+  secondModel?: string;
   /** Called when the server has accepted the request. */
   began?: () => void;
-  attachments?: Attachment[];
 }
 
-/** The requests of this tab, and their answers while they arrive. */
+/** The path of a chat, as turns on the page. */
 export class Transcript {
   element = document.createElement("div");
-  /** The request of the form as code. */
-  code = codeView("The same as code", () => ({
-    body: bodyOf(
-      draft,
-      inputOf(draft, ({ name, type }) => new LocalFile(name, type)),
-    ),
-    transport: draft.transport,
-  }));
+  chat = new Chat();
   #form;
-  #turns: TurnView[] = [];
-  /** The attachments of requests that this page has sent. */
-  #sentWith: WeakMap<TurnView, Attachment[]> = new WeakMap();
+  #views = new Map<string, TurnView>();
+  #pairs = new Map<string, HTMLElement>();
+  #earlier = document.createElement("p");
+  #shown = SHOWN;
   #follower: EndFollower | undefined;
+  #opening = new AbortController();
 
-  /** Shows the requests that the tab has kept over a reload. */
+  /** Shows the chat that the tab has kept over a reload. */
   constructor(form: Form) {
     this.#form = form;
     this.element.className = "transcript";
+    this.#earlier.className = "earlier";
     loadMarkdown().catch(() => {});
-    for (const sent of recall("turns") ?? []) {
-      const turn = new TurnView(sent, this.#actions);
-      this.#show(turn);
-      void turn.restore();
-    }
+    const kept: Turn[] = recall("turns") ?? [];
+    for (const turn of kept) this.chat.add(turn);
+    const choices = recall("choices");
+    if (choices) this.chat.choices = choices;
+    this.#draw();
   }
 
   /**
@@ -65,11 +68,11 @@ export class Transcript {
    * @param composer sticks to the bottom of the view, over the transcript
    */
   followEnd(composer: HTMLElement) {
-    this.#follower ??= new EndFollower(this.element, composer, this.#form.redraw);
+    this.#follower ??= new EndFollower(this.element, composer, this.#form.changed);
   }
 
   get isEmpty() {
-    return this.#turns.length === 0;
+    return this.chat.size === 0;
   }
 
   /** True while a request has not ended. */
@@ -88,122 +91,244 @@ export class Transcript {
 
   /** There are several if two models were asked. */
   get #running() {
-    return this.#turns.filter((turn) => turn.isOpen);
+    return [...this.#views.values()].filter((view) => view.isOpen);
+  }
+
+  /** The turn that the next request continues. */
+  get end(): Turn | undefined {
+    return this.chat.path().findLast((turn) => seenBy(turn) !== "nothing");
+  }
+
+  /** The id of a response of this chat, by which the store has it. */
+  get id(): string | undefined {
+    return this.chat.path().findLast(({ id, isStored }) => id !== undefined && isStored)?.id;
+  }
+
+  /** The body of a request with this input after a turn. */
+  bodyAfter(parent: Turn | undefined, fields: ApiObject, items: readonly ApiObject[]): ApiObject {
+    const answered = new Set(items.map(({ call_id: call }) => call));
+    const path = this.chat.pathTo(parent);
+    for (const turn of path) for (const { call_id: call } of turn.items ?? []) answered.add(call);
+    const outputOf = (turn: Turn) => repeatable(this.#view(turn).output, answered);
+    return bodyOfTurn(fields, items, continuationOf(path, outputOf));
+  }
+
+  /** Asks, and shows the answer while it arrives. */
+  async ask({ items, text, fields, parent, secondModel = "", began }: Asked) {
+    if (this.isRunning) return;
+    const { transport, store: isStored } = draft;
+    const pair = secondModel === "" ? undefined : crypto.randomUUID();
+    const turnFor = (own: ApiObject): Turn => ({
+      key: crypto.randomUUID(),
+      ...(parent && { parent: parent.key }),
+      text: text.slice(0, MAX_KEPT_LENGTH),
+      items,
+      fields: own,
+      model: own.model ?? "",
+      createdAt: Date.now(),
+      // Two requests would use the same connection.
+      transport: pair !== undefined && transport === "socket" ? "stream" : transport,
+      isStored: isStored && own.store !== false,
+      isOpen: true,
+      ...(pair !== undefined && { pair }),
+    });
+    const turns = [fields, ...(pair === undefined ? [] : [{ ...fields, model: secondModel }])].map(turnFor);
+    for (const turn of turns) {
+      this.chat.add(turn);
+      this.#views.set(turn.key, new TurnView(turn, this.#actions));
+    }
+    if (turns[0]) this.chat.choose(turns[0]);
+    this.#changed();
+    this.toEnd();
+    await Promise.all(turns.map((turn) => this.#view(turn).send(began)));
+    this.#changed();
+  }
+
+  /** Stops the responses, wherever they run. */
+  stop() {
+    for (const view of this.#running) void view.stop();
+  }
+
+  /** Begins another chat. */
+  clear() {
+    this.#opening.abort();
+    for (const view of this.#views.values()) view.leave();
+    this.#views.clear();
+    this.#pairs.clear();
+    this.#shown = SHOWN;
+    this.chat = new Chat();
+    this.#changed();
   }
 
   /**
-   * Sends the request of the form.
-   * @param options `input`: as text for people
+   * Opens the chat of a stored response or conversation, at that response. Rejects as a call of the API does.
+   * @param isEnd whether the path ends there
    */
-  async send(
-    body: Record<string, unknown>,
-    { input, isTyped, began }: { input: string; isTyped: boolean; began: () => void },
-  ) {
-    const { transport, store: isStored, secondModel } = draft;
-    const attachments = isTyped ? draft.attachments : [];
-    const parts = attachments.map(partOf);
-    const sent = { input, transport, isStored, isTyped, isOpen: true };
-    if (!isTyped || secondModel === "") return this.#ask(body, sent, parts, { began, attachments });
-    const pair = crypto.randomUUID();
-    // Both would use the same connection.
-    const beside = { ...sent, pair, transport: transport === "socket" ? ("stream" as const) : transport };
-    await Promise.all([
-      this.#ask(body, { ...sent, pair }, parts, { began, attachments }),
-      this.#ask({ ...body, model: secondModel }, beside, parts, { attachments }),
-    ]);
+  async open(id: string, isEnd: boolean) {
+    const known = this.chat.ofResponse(id);
+    if (known) return this.show(known, isEnd);
+    this.#opening.abort();
+    this.#opening = new AbortController();
+    const { signal } = this.#opening;
+    const turns = turnsOf(await readChat(id, signal));
+    if (signal.aborted) return;
+    this.clear();
+    for (const turn of turns) this.chat.add(turn);
+    const at = this.chat.ofResponse(id);
+    if (at) this.chat.choose(at, isEnd);
+    this.#changed();
+    this.toEnd();
   }
 
-  /** Cancels the responses, wherever they run. */
-  stop() {
-    for (const turn of this.#running) void turn.stop();
-  }
-
-  /** Forgets all requests. */
-  clear() {
-    for (const turn of this.#turns) turn.leave();
-    this.#turns = [];
-    this.element.replaceChildren();
-    this.#remember();
+  /** Shows the path through a turn. */
+  show(turn: Turn, isEnd = false) {
+    this.chat.choose(turn, isEnd);
+    this.#changed();
+    this.#view(turn).element.scrollIntoView({ block: "nearest" });
   }
 
   /** Follows again what a refused key has interrupted. */
   signedIn() {
     closeConnection();
-    for (const turn of this.#turns) turn.followAgain();
+    for (const view of this.#views.values()) view.followAgain();
   }
 
+  /** The turns of the path, when the page has read them. */
+  async read(): Promise<TurnView[]> {
+    const views = this.chat.path().map((turn) => this.#view(turn));
+    for (const view of views) await view.restored;
+    return views;
+  }
+
+  #view(turn: Turn): TurnView {
+    const known = this.#views.get(turn.key);
+    if (known) return known;
+    const view = new TurnView(turn, this.#actions);
+    this.#views.set(turn.key, view);
+    view.restored = view.restore().then(() => this.#draw());
+    return view;
+  }
+
+  #changed = () => {
+    this.#remember();
+    this.#draw();
+    this.#form.changed();
+  };
+
   #remember() {
-    const latest = this.#turns.slice(-MAX_TURNS).map((turn) => turn.remembered);
+    const turns = [...this.chat.turns].slice(-MAX_KEPT).map((turn) => {
+      const { items, fields, ...rest } = turn;
+      const json = JSON.stringify(fields ?? null);
+      // The token of an MCP server is not kept.
+      const keepsFields = fields !== undefined && json.length <= MAX_KEPT_LENGTH && !json.includes('"authorization":');
+      const keepsItems = items !== undefined && JSON.stringify(items).length <= MAX_KEPT_LENGTH;
+      return { ...rest, ...(keepsFields && { fields }), ...(keepsItems && { items }) };
+    });
+    remember("choices", this.chat.choices);
     // The server still stores a turn that this tab no longer keeps.
-    if (!remember("turns", latest)) remember("turns", latest.slice(-1));
+    if (!remember("turns", turns)) remember("turns", turns.slice(-1));
   }
 
   #actions: Actions = {
-    changed: () => {
-      this.#remember();
-      this.#form.redraw();
+    changed: () => this.#changed(),
+    again: (turn, text) => {
+      const { fields = {} } = this.#view(turn);
+      const parent = turn.parent === undefined ? undefined : this.chat.get(turn.parent);
+      // An edited question is asked with the form as it is now.
+      const isEdited = text !== undefined;
+      try {
+        const asked = isEdited ? this.#form.fields() : fields;
+        const own = parent ? asked : { ...asked, metadata: { ...asked.metadata, ...this.#ownChat } };
+        const items = isEdited ? withText(turn.items ?? [], text) : (turn.items ?? []);
+        void this.ask({ items, text: text ?? turn.text, fields: own, parent });
+      } catch (error) {
+        turn.note = messageWithField(error);
+        this.#draw();
+      }
     },
-    began: () => {},
-    ended: (turn, response) => {
-      const { pair, isStored, transport } = turn.sent;
-      // The next request continues the first of two models, unless the user chooses the other.
-      const isSecond = pair !== undefined && this.#turns.find(({ sent }) => sent.pair === pair) !== turn;
-      const canContinue = (isStored || transport === "socket") && !isSecond;
-      if (canContinue && ["completed", "incomplete"].includes(response.status)) draft.previous = response.id;
-      this.#form.changed();
+    goOn: (turn, items, text) => void this.ask({ items, text, fields: this.#view(turn).fields ?? {}, parent: turn }),
+    choose: (turn, isEnd) => {
+      this.show(turn, isEnd);
+      if (isEnd) this.#form.focus();
     },
-    branch: (id) => {
-      draft.previous = id;
-      this.#form.changed();
-      this.#form.focus();
-    },
-    again: (turn) => {
-      const { body, input, transport, isStored, isTyped } = turn.sent;
-      if (body) void this.#ask(body, { input, transport, isStored, isTyped, isOpen: true }, turn.attachments);
-    },
-    edit: (turn) => {
-      draft.input = turn.sent.input;
-      draft.attachments = this.#sentWith.get(turn) ?? [];
-      this.#actions.branch(String(turn.sent.body?.previous_response_id ?? ""));
-    },
-    answer: (turn, input, text) => {
-      draft.previous = turn.sent.id ?? "";
-      this.#form.send(input, text, () => turn.answered());
+    siblings: (turn) => this.chat.siblingsOf(turn),
+    continuations: (turn) => this.chat.childrenOf(turn).length,
+    bodyOf: (turn) => {
+      const parent = turn.parent === undefined ? undefined : this.chat.get(turn.parent);
+      return this.bodyAfter(parent, this.#view(turn).fields ?? {}, turn.items ?? []);
     },
   };
 
-  /**
-   * Sends a request, and shows its answer while it arrives.
-   * @param parts parts of the input that are not text
-   */
-  async #ask(
-    body: Record<string, unknown>,
-    sent: Sent,
-    parts: object[],
-    { began = () => {}, attachments = [] }: Options = {},
-  ) {
-    if (this.#running.some((turn) => turn.sent.pair === undefined || turn.sent.pair !== sent.pair)) return;
-    const turn = new TurnView({ ...sent, body }, { ...this.#actions, began }, parts);
-    this.#sentWith.set(turn, attachments);
-    this.#show(turn);
-    this.#form.redraw();
-    this.toEnd();
-    await turn.send(body);
-    this.#form.redraw();
+  /** The metadata by which another version of the first turn names the chat. */
+  get #ownChat() {
+    const first = this.chat.childrenOf(undefined).find(({ id, isStored }) => isStored && id !== undefined);
+    const chat = first?.fields?.metadata?.[CHAT] ?? first?.id;
+    return chat === undefined ? {} : { [CHAT]: chat };
   }
 
-  /** Puts a turn at the end, or beside the other turn of its pair. */
-  #show(turn: TurnView) {
-    const other = this.#turns.at(-1);
-    this.#turns.push(turn);
-    const isPair = other !== undefined && turn.sent.pair !== undefined && other.sent.pair === turn.sent.pair;
-    this.element.append(isPair ? pairElement(other, turn) : turn.element);
+  /** Puts the path onto the page: its last turns, and both turns of a pair at its end. */
+  #draw() {
+    const path = this.chat.path();
+    const first = Math.max(0, path.length - this.#shown);
+    const shown = path.slice(first).map((turn) => this.#view(turn));
+    const elements: HTMLElement[] = shown.map((view) => view.element);
+    this.#joinOutputs(shown);
+    const last = path.at(-1);
+    if (last?.pair !== undefined) elements.splice(-1, 1, this.#pairElement(last.pair, last));
+    if (first > 0) elements.unshift(this.#earlier);
+    render(
+      html`<button type="button" class="plain" @click=${() => this.#showMore()}>Show ${Math.min(SHOWN, first)} earlier of ${first} turns</button>`,
+      this.#earlier,
+    );
+    const { children } = this.element;
+    let same = 0;
+    while (same < elements.length && children[same] === elements[same]) same += 1;
+    while (children.length > same) children[same]?.remove();
+    this.element.append(...elements.slice(same));
+    for (const view of shown) view.redraw();
+  }
+
+  /** Puts outputs into the cards of their calls. The others stand at the beginning of their turn. */
+  #joinOutputs(shown: readonly TurnView[]) {
+    shown[0]?.showInput(shown[0].turn.items ?? []);
+    for (const [index, view] of shown.entries()) {
+      const next = shown[index + 1];
+      const { items = [] } = next?.turn ?? {};
+      const rest = view.showOutputs(items.filter(isAnswer));
+      next?.showInput(items.filter((item) => !isAnswer(item) || rest.includes(item)));
+    }
+  }
+
+  #showMore() {
+    this.#shown += SHOWN;
+    this.#draw();
+  }
+
+  #pairElement(pair: string, { parent }: Turn): HTMLElement {
+    const turns = [...this.chat.turns].filter((turn) => turn.pair === pair && turn.parent === parent);
+    const [one, other] = turns.map((turn) => this.#view(turn));
+    if (!one || !other) return one?.element ?? this.element;
+    const known = this.#pairs.get(pair);
+    if (known) return known;
+    const element = pairElement(one, other, (view) => this.#actions.choose(view.turn));
+    this.#pairs.set(pair, element);
+    return element;
   }
 }
 
-/** An attachment, as the part of a message that shows it. */
-function partOf(attachment: Attachment) {
-  return attachment.type.startsWith("image/")
-    ? { type: "input_image", image_url: attachment.url }
-    : { type: "input_file", filename: attachmentLabel(attachment) };
+/** Tells whether an input item answers a call. */
+function isAnswer({ type = "" }: ApiObject) {
+  return type.endsWith("_call_output") || type === "mcp_approval_response";
+}
+
+/** The input with another text; images and files stay. */
+function withText(items: readonly ApiObject[], text: string): ApiObject[] {
+  const at = items.findLastIndex(({ role }) => role === "user");
+  return items.map((item, index) => {
+    if (index !== at) return item;
+    if (!Array.isArray(item.content)) return { type: "message", role: "user", content: text };
+    const others = item.content.filter(({ type }: ApiObject) => type !== "input_text" && type !== "text");
+    const content = others.length === 0 ? text : [{ type: "input_text", text }, ...others];
+    return { type: "message", role: "user", content };
+  });
 }

@@ -1,6 +1,8 @@
 import { html, nothing, render } from "lit-html";
 import { faultNotice, messageOf } from "./dialogs.ts";
 import { moment } from "./format.ts";
+import { linkButton } from "./share.ts";
+import { nameOf } from "./tree-list.ts";
 import type { Entry as EntryOfTreeModel } from "./tree-model.ts";
 import { compared } from "./tree-model.ts";
 import { showTurnItems, turnText } from "./turn-items.ts";
@@ -12,10 +14,22 @@ export type Entry = EntryOfTreeModel;
 /** Turns of each branch that are shown at first and added with each click on "more". */
 const TURNS = 10;
 
-export function showBranches(element: HTMLElement, [one, other]: [one: Entry, other: Entry]) {
+/** @param close Called when the user has seen enough. */
+export function showBranches(element: HTMLElement, [one, other]: [one: Entry, other: Entry], close: () => void) {
   const parted = compared(one, other);
+  const { common } = parted;
+  const link = `#/chat/${other.node.id}/compare/${one.node.id}/${other.node.id}`;
   render(
-    html`${differences(parted.one, parted.other)}
+    html`<div class="buttons">
+        <button type="button" @click=${close}>Back to the chat</button>
+        ${linkButton(link)}
+      </div>
+      <p>${
+        common
+          ? html`Both continue <a href=${`#/responses/${common.node.id}`}><bdi>${nameOf(common)}</bdi></a>, and part there.`
+          : "They have nothing in common but the tree: each begins anew."
+      }</p>
+      ${differences(parted.one, parted.other)}
       <div class="tree-branches">${branch(parted.one, "One branch")}${branch(parted.other, "The other branch")}</div>`,
     element,
   );

@@ -141,6 +141,7 @@ export class TreeList {
       data-at=${at}
       class="tree-row${at === this.#active ? " active" : ""}"
       .style=${`--indent: ${Math.min(indent, MAX_INDENT)}`}
+      title=${moment(node.created_at)}
       aria-level=${depth}
       aria-setsize=${siblings}
       aria-posinset=${index + 1}
@@ -153,7 +154,6 @@ export class TreeList {
       <span class="tree-facts">
         ${siblings > 1 ? html`<span class="tag">${count(index + 1)}/${count(siblings)}</span>` : nothing}
         ${node.status === USUAL ? nothing : html`<span class="tag ${node.status === "in_progress" || node.status === "queued" ? "busy" : "bad"}">${node.status.replaceAll("_", " ")}</span>`}
-        <span class="tree-time">${moment(node.created_at)}</span>
       </span>
     </div>`;
   }

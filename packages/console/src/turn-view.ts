@@ -1,220 +1,255 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.ts";
 import { Answer } from "./answer.ts";
-import { ApiFault } from "./api.ts";
+import { ApiFault, callJson } from "./api.ts";
+import { callsTemplate } from "./call-form.ts";
+import { type Actions, fieldsOf, seenBy, type Turn } from "./chat-model.ts";
 import { withLocalFiles } from "./code-samples.ts";
 import { codeView } from "./code-view.ts";
 import { messageWithField } from "./dialogs.ts";
 import type { Arrival } from "./event-batches.ts";
 import { EventRecord, keepRecord } from "./event-record.ts";
-import { typedIn } from "./form-events.ts";
-import { count, duration } from "./format.ts";
+import { iconButton, iconLink } from "./icons.ts";
 import { ItemView, statusTag } from "./item-view.ts";
 import type { ApiObject, Parsed } from "./json.ts";
-import type { Transport } from "./sending.ts";
-import { cancel, follow, send } from "./sending.ts";
-import { retrieve, saysNothing } from "./stored-response.ts";
+import { copyText } from "./save.ts";
+import { type Connection, cancel, follow, send } from "./sending.ts";
+import { retrieve, runs, whole } from "./stored-response.ts";
+import {
+  connectionInWords,
+  editForm,
+  figuresTemplate,
+  noticesTemplate,
+  questionOf,
+  seenTemplate,
+  siblingsTemplate,
+} from "./turn-parts.ts";
 
-/** A request of this tab, and its response while it arrives. */
-
-/** The request as the tab keeps it over a reload */
-export interface Sent {
-  /** of the response */
-  id?: string;
-  /** as text, for people */
-  input: string;
-  transport: Transport;
-  isStored: boolean;
-  /** true if it had not ended */
-  isOpen: boolean;
-  /** true if its calls have been answered */
-  isAnswered?: boolean;
-  /** true if the connection broke before the response ended, so that only the server knows its result */
-  isCut?: boolean;
-  /** its end, if its response does not show it */
-  note?: string;
-  /** the reason of its failure, if its response does not have it */
-  fault?: string;
-  /** of the request, without the transport's fields; absent after a reload if it is long or has a token */
-  body?: Record<string, unknown>;
-  /** true if the user typed its input; false for an output of a call */
-  isTyped?: boolean;
-  /** the same for two requests of two models, side by side */
-  pair?: string;
-}
-
-export interface Actions {
-  /** The kept state has changed. */
-  changed: () => void;
-  /** The server has accepted the request. */
-  began: () => void;
-  ended: (turn: TurnView, response: ApiObject) => void;
-  branch: (id: string) => void;
-  /** Sends the same request again. */
-  again: (turn: TurnView) => void;
-  /** Puts the request into the form again, with the response that it continued. */
-  edit: (turn: TurnView) => void;
-  /** Sends outputs of the turn's calls; `text`: the outputs as text for people. */
-  answer: (turn: TurnView, input: object[], text: string) => void;
-}
+/** A turn of a chat on the page: its input, and its response while it arrives. */
 
 /** The server stores a response that stopped with its page soon after it notices the closed connection. */
 const STORED_ATTEMPTS = 15;
 
-/** A longer input is not kept whole, and a longer body is not kept. */
-const MAX_INPUT = 20_000;
-const MAX_BODY = 20_000;
+/** The reason of a response that ended with its page. */
+const CUT = "The page was left before the response had ended, which stopped it. A response in the background goes on.";
 
-const UNSTORED = "This response was not stored: it was shown only once.";
+/** Items of the input that are loaded. The response's page has the rest. */
+const MAX_INPUT_ITEMS = 100;
 
-/** The error of a response whose page lost its connection. Leaving the page causes it. */
-const CUT_WITHOUT_ID = "The page was left before the server had answered: the answer is lost to it.";
-const CUT_UNSTORED =
-  "The page was left before the response had ended, which stopped it. It was not stored: nothing is left of it.";
-const CUT_ASKING = "The page was left before the response had ended. Asking the server what became of it…";
-const CUT_STOPPED =
-  "This response stopped with its page: the page was left before it had ended. One in the background goes on.";
-const CUT_MISSING = "The page was left before the response had ended. The server has stored nothing of it so far.";
+/** An open stream without an event for this time is told. Milliseconds. */
+const SILENT_MS = 5_000;
 
 export class TurnView {
   element = document.createElement("article");
-  sent: Sent;
+  turn: Turn;
   #answer = new Answer();
   #record = new EventRecord();
   #abort = new AbortController();
   #actions;
-  attachments: object[];
   /** The number of the last event. */
   #last = -1;
   #isStopping = false;
+  #began = () => {};
   #times = { start: performance.now(), first: 0, token: 0, end: 0 };
-  /** Outputs that the user typed, by call. */
-  #outputs: Map<string, string> = new Map();
-  #input;
+  #input = document.createElement("div");
+  #shownInput: readonly ApiObject[] = [];
+  /** Settles when a turn of the store has been read. */
+  restored: Promise<void> = Promise.resolve();
+  #hasMoreInput = false;
   #code;
+  #isCodeShown = false;
+  /** The text of the question when its form was opened. */
+  #edited: string | undefined;
+  #connection: Connection | undefined;
+  #silence: ReturnType<typeof setTimeout> | undefined;
+  #isSilent = false;
+  /** Outputs and decisions that the next turn gives to the calls of this one. */
+  #isAnswered = false;
 
-  /** @param attachments the parts that are not text */
-  constructor(sent: Sent, actions: Actions, attachments: object[] = []) {
-    this.sent = sent;
+  constructor(turn: Turn, actions: Actions) {
+    this.turn = turn;
     this.#actions = actions;
-    const content = [...(sent.input === "" ? [] : [{ type: "input_text", text: sent.input }]), ...attachments];
-    this.attachments = attachments;
-    this.#code = codeView("As code", () => ({ body: withLocalFiles(this.sent.body), transport: this.sent.transport }));
-    this.#input = new ItemView({ type: "message", role: "user", content });
-    // A long question scrolls within its own box, also with a keyboard.
-    if (sent.input.length > 300 || sent.input.split("\n").length > 6) this.#input.element.tabIndex = 0;
+    this.#code = codeView("As code", () => ({
+      body: withLocalFiles(this.#actions.bodyOf(this.turn)),
+      transport: this.turn.transport,
+    }));
+    this.#input.className = "answer";
     this.element.className = "turn";
+    this.showInput(turn.items ?? []);
+  }
+
+  /** Puts input items on the page: those that no card of an earlier turn shows. */
+  showInput(items: readonly ApiObject[]) {
+    if (items.length === this.#shownInput.length && items.every((item, index) => item === this.#shownInput[index]))
+      return;
+    this.#shownInput = items;
+    const views = items.map((item) => new ItemView(item).element);
+    // A long question scrolls within its own box, also with a keyboard.
+    for (const view of views) {
+      const text = view.textContent ?? "";
+      if (text.length > 300 || text.split("\n").length > 6) view.tabIndex = 0;
+    }
+    this.#input.replaceChildren(...views);
     this.#draw();
   }
 
-  /** The part of the turn that the tab keeps. */
-  get remembered(): Sent {
-    const { body, ...sent } = this.sent;
-    const json = JSON.stringify(body ?? null);
-    // The token of an MCP server is not kept.
-    const isKept = body !== undefined && json.length <= MAX_BODY && !json.includes('"authorization":');
-    return { ...sent, ...(isKept && { body }), input: sent.input.slice(0, MAX_INPUT) };
-  }
-
-  /** The text of the answer that has arrived. */
-  get answerText() {
-    const parts = this.#answer.items.flatMap(({ type, content }) => (type === "message" ? (content ?? []) : []));
-    return parts.map((part) => part.text ?? part.refusal ?? "").join("\n\n");
+  /** Shows what the next turn says about the calls of this one. Gives the items that this turn has no card for. */
+  showOutputs(items: readonly ApiObject[]): ApiObject[] {
+    const rest = this.#answer.showOutputs(items);
+    const isAnswered = rest.length < items.length;
+    if (isAnswered !== this.#isAnswered) {
+      this.#isAnswered = isAnswered;
+      this.#draw();
+    }
+    return rest;
   }
 
   get isOpen() {
-    return this.sent.isOpen;
+    return this.turn.isOpen;
   }
 
-  /** Sends the request. */
-  async send(body: Record<string, unknown>) {
-    this.sent.body = body;
-    await this.#take(send(body, this.sent.transport, this.#abort.signal), true);
+  /** The output items that have come. */
+  get output(): ApiObject[] {
+    return this.#answer.items;
   }
 
-  /** Shows the kept state after a reload, says how the response ended, and follows it if it still runs. */
+  get response(): ApiObject | undefined {
+    return this.#answer.response;
+  }
+
+  /** The text of the answer that has come. */
+  get answerText() {
+    const parts = this.output.flatMap(({ type, content }) => (type === "message" ? (content ?? []) : []));
+    return parts.map((part) => part.text ?? part.refusal ?? "").join("\n\n");
+  }
+
+  /**
+   * Sends the request.
+   * @param began Called when the server has accepted it.
+   */
+  async send(began = () => {}) {
+    this.#began = began;
+    const { transport } = this.turn;
+    const body = this.#actions.bodyOf(this.turn);
+    await this.#take(send(body, transport, this.#abort.signal, this.#told), true);
+  }
+
+  /** Reads a turn from the store, or says how it ended; follows it if it still runs. */
   async restore() {
-    const { id, transport, isOpen, isStored } = this.sent;
-    if (isOpen && id !== undefined && transport === "background")
-      return this.#take(follow(id, this.#abort.signal), false);
-    const isCut = isOpen || this.sent.isCut === true;
-    if (isCut) Object.assign(this.sent, { isCut, fault: undefined });
-    if (id === undefined) return this.#end(isCut ? CUT_WITHOUT_ID : this.sent.note);
-    if (!isStored) return this.#end(isCut ? CUT_UNSTORED : (this.sent.note ?? UNSTORED));
-    const { note } = this.sent;
-    this.sent.fault = undefined;
-    this.#end(isCut ? CUT_ASKING : note);
+    const { id, transport, isOpen, isStored, isCut, items } = this.turn;
+    if (isOpen && id !== undefined && transport === "background" && items !== undefined)
+      return this.#take(follow(id, this.#abort.signal, -1, this.#told), false);
+    const wasCut = isOpen || isCut === true;
+    if (id === undefined) return this.#lose(wasCut ? "The page was left before the server had answered." : undefined);
+    if (!isStored) return this.#lose("This response was not stored: it was shown only once.");
     try {
-      const response = await retrieve(id, isCut ? STORED_ATTEMPTS : 1, this.#abort.signal);
-      this.#answer.show(response);
-      this.sent.isCut = false;
-      if (isCut) this.#end(response.status === "completed" ? undefined : CUT_STOPPED);
-      else this.#draw();
+      const input = items === undefined ? this.#readInput(id) : undefined;
+      const response = await retrieve(id, wasCut ? STORED_ATTEMPTS : 1, this.#abort.signal);
+      await input;
+      this.turn.isCut = false;
+      if (wasCut && !this.#isStopping && response.status === "cancelled") this.turn.note = CUT;
+      await this.#take(runs(response) ? follow(id, this.#abort.signal, -1, this.#told) : whole(response), false);
     } catch (error) {
       if (this.#abort.signal.aborted) return;
-      if (isCut && error instanceof ApiFault && error.status === 404) return this.#end(CUT_MISSING);
-      this.sent.fault = messageWithField(error);
-      this.#end(isCut ? undefined : note);
+      if (error instanceof ApiFault && error.status === 404)
+        return this.#lose("The server has not stored this response, or it is deleted.");
+      this.turn.fault = messageWithField(error);
+      this.#draw();
     }
   }
 
-  /** Cancels the response, wherever it runs. */
+  async #readInput(id: string) {
+    const path = `/v1/responses/${encodeURIComponent(id)}/input_items?order=asc&limit=${MAX_INPUT_ITEMS}`;
+    const { data, has_more: hasMore } = await callJson(path, { signal: this.#abort.signal });
+    this.turn.items = data;
+    this.#hasMoreInput = hasMore;
+    this.#actions.changed();
+  }
+
+  /** Stops the response, wherever it runs. The turn ends when the server has said how the response stands. */
   async stop() {
     this.#isStopping = true;
     this.#draw();
-    const { id, transport } = this.sent;
-    if (transport !== "background") this.#abort.abort();
-    // Without an id, it is stopped as soon as it has one.
-    else if (id !== undefined) await this.#cancel(id);
-  }
-
-  /** Its calls have been answered: the form for them is not shown again. */
-  answered() {
-    this.sent.isAnswered = true;
-    this.#actions.changed();
-    this.#draw();
+    const { id, transport, isStored } = this.turn;
+    if (transport === "background") {
+      // Without an id, it is stopped as soon as it has one.
+      if (id !== undefined) await this.#cancel(id);
+      return;
+    }
+    this.#abort.abort();
+    this.#abort = new AbortController();
+    if (id === undefined) return this.#lose("Stopped.");
+    if (!isStored) return this.#end("Stopped.");
+    this.turn.isCut = true;
+    await this.restore();
   }
 
   /** Stops following the response. */
   leave() {
     this.#abort.abort();
+    clearTimeout(this.#silence);
   }
 
   /** Continues after the last event, if a refused key has interrupted it. */
   followAgain() {
-    const { id, isOpen, transport } = this.sent;
-    if (this.sent.fault === undefined || !isOpen || id === undefined || transport !== "background") return;
-    void this.#take(follow(id, this.#abort.signal, this.#last), false);
+    const { id, isOpen, fault, transport } = this.turn;
+    if (fault === undefined || !isOpen || id === undefined || transport !== "background") return;
+    void this.#take(follow(id, this.#abort.signal, this.#last, this.#told), false);
   }
+
+  redraw = () => this.#draw();
 
   async #cancel(id: string) {
     try {
       const response = await cancel(id);
       this.#abort.abort();
-      this.#show(response);
+      await this.#take(whole(response), false);
     } catch (error) {
       this.#isStopping = false;
       this.#fail(error);
     }
   }
 
+  #told = (connection: Connection) => {
+    this.#connection = connection;
+    announce(connectionInWords(connection));
+    this.#draw();
+  };
+
   /** @param isTimed true if the time of arrival is the time at which an event was made */
   async #take(batches: AsyncGenerator<Arrival[]>, isTimed: boolean) {
-    this.sent.fault = undefined;
+    this.turn.fault = undefined;
+    const { signal } = this.#abort;
+    this.#listen();
     this.#draw();
     try {
       for await (const batch of batches) {
         const at = performance.now() - this.#times.start;
+        this.#listen();
         for (const { json, event } of batch) this.#event(json, event, isTimed ? at : undefined);
       }
       this.#finished();
     } catch (error) {
-      if (!this.#abort.signal.aborted) {
-        // A page that is being left loses its connections before it gets the event for leaving.
-        this.sent.isCut = this.sent.transport !== "background" && !(error instanceof ApiFault && error.status !== 0);
-        this.#fail(error);
-      } else if (this.sent.isOpen) this.#end("Stopped.");
+      if (signal.aborted) return;
+      // A page that is being left loses its connections before it gets the event for leaving.
+      this.turn.isCut = this.turn.transport !== "background" && !(error instanceof ApiFault && error.status !== 0);
+      this.#fail(error);
+    } finally {
+      clearTimeout(this.#silence);
+      this.#isSilent = false;
     }
+  }
+
+  /** An event has come, or the stream was opened. */
+  #listen() {
+    clearTimeout(this.#silence);
+    const wasSilent = this.#isSilent;
+    this.#isSilent = false;
+    this.#silence = setTimeout(() => {
+      this.#isSilent = true;
+      this.#draw();
+    }, SILENT_MS);
+    if (wasSilent) this.#draw();
   }
 
   #event(json: string, event: ApiObject, at: number | undefined) {
@@ -227,168 +262,137 @@ export class TurnView {
     }
     this.#answer.apply(event);
     if (!event.response) return;
-    if (this.sent.id === undefined) {
-      this.sent.id = event.response.id;
+    this.turn.status = event.response.status;
+    if (this.turn.id === undefined) {
+      this.turn.id = event.response.id;
       keepRecord(event.response.id, this.#record);
-      this.#actions.began();
+      this.#began();
       this.#actions.changed();
-      if (this.#isStopping && this.sent.transport === "background") void this.#cancel(event.response.id);
+      if (this.#isStopping && this.turn.transport === "background") void this.#cancel(event.response.id);
     }
     this.#draw();
   }
 
-  /** @param response the whole response */
-  #show(response: ApiObject) {
-    this.#answer.show(response);
-    if (["queued", "in_progress"].includes(response.status)) this.#draw();
-    else this.#finished();
-  }
-
   #finished() {
     const { response } = this.#answer;
-    this.#end();
-    if (!response) return;
-    this.#actions.ended(this, response);
-    const text = this.#answer.items
-      .flatMap(({ type, content }) => (type === "message" ? content : []))
-      .map((part) => part.text ?? "")
-      .join(" ");
-    announce(response.status === "completed" ? `Answer: ${text}` : `The response is ${response.status}.`);
+    const wasOpen = this.turn.isOpen;
+    if (response) Object.assign(this.turn, { status: response.status, model: response.model });
+    this.turn.answered = this.answerText.slice(0, 200);
+    this.#end(this.turn.note);
+    if (response && wasOpen)
+      announce(response.status === "completed" ? `Answer: ${this.answerText}` : `The response is ${response.status}.`);
   }
 
   /** @param note how, where the response does not say so */
   #end(note?: string) {
-    this.sent.isOpen = false;
-    this.sent.note = note;
+    this.turn.isOpen = false;
+    this.turn.note = note;
     this.#isStopping = false;
     this.#actions.changed();
     this.#draw();
   }
 
+  /** The turn has ended, and nothing of it can be continued. */
+  #lose(note: string | undefined) {
+    this.turn.isLost = true;
+    this.#end(note ?? this.turn.note);
+  }
+
   #fail(error: unknown) {
-    this.sent.fault = messageWithField(error);
+    this.turn.fault = messageWithField(error);
     // A run goes on without whoever could not follow it.
     const goesOn =
-      this.sent.transport === "background" &&
-      this.sent.id !== undefined &&
+      this.turn.transport === "background" &&
+      this.turn.id !== undefined &&
       !(error instanceof ApiFault && error.status === 404);
-    if (goesOn) this.#draw();
-    else this.#end();
+    if (goesOn) return this.#draw();
+    this.#end();
   }
 
   #draw() {
-    const { id, isOpen, fault, note } = this.sent;
+    const { isOpen, pair } = this.turn;
     const { response } = this.#answer;
-    const error = response?.error;
-    const cut = response?.incomplete_details?.reason;
+    this.element.classList.toggle("unseen-turn", !isOpen && seenBy(this.turn) === "nothing");
     render(
       html`
-        <h2 class=${this.sent.pair === undefined ? "unseen" : "turn-title"}>${this.sent.pair === undefined ? "Request" : (this.sent.body?.model ?? response?.model ?? "Request")}</h2>
-        ${this.#input.element}
+        <h2 class=${pair === undefined ? "unseen" : "turn-title"}>${pair === undefined ? "Turn" : this.turn.model}</h2>
+        ${this.#edited === undefined ? this.#input : this.#editTemplate(this.#edited)}
+        ${this.#hasMoreInput ? html`<p class="note">The input has more items: <a href="#/responses/${this.turn.id}">all of it</a>.</p>` : nothing}
         ${this.#answer.element}
-        ${error ? html`<p class="notice bad" dir="auto" role="alert">${error.message}</p>` : nothing}
-        ${response?.status === "completed" && !isOpen && saysNothing(response) ? html`<p class="notice">The model said nothing.</p>` : nothing}
-        ${cut ? html`<p class="notice">The response is incomplete: ${cut.replaceAll("_", " ")}.</p>` : nothing}
-        ${
-          fault
-            ? html`<div class="notice bad" role="alert">
-                <p dir="auto">${fault}</p>
-                ${isOpen ? html`<button type="button" @click=${() => this.followAgain()}>Follow again</button>` : nothing}
-              </div>`
-            : nothing
-        }
-        ${note ? html`<p class="notice" dir="auto">${note}</p>` : nothing}
-        ${isOpen || this.sent.isAnswered ? nothing : this.#callsTemplate()}
-        <footer class="turn-footer">
-          ${isOpen && !fault ? html`<span class="tag busy"><span class="busy-dot" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : (response?.status ?? "sending").replaceAll("_", " ")}</span>` : statusTag(response?.status)}
-          ${isOpen ? nothing : this.#figures()}
-          ${id === undefined ? nothing : html`<a href="#/responses/${id}">Details</a>`}
-          ${
-            id === undefined || isOpen || !this.sent.isStored
-              ? nothing
-              : html`<button type="button" class="plain" @click=${() => this.#actions.branch(id)}>Branch from here</button>`
-          }
-          ${isOpen ? nothing : this.#againTemplate()}
-        </footer>
-        ${this.sent.body === undefined ? nothing : this.#code.element}
+        ${noticesTemplate(this.turn, response, () => this.followAgain())}
+        ${this.#connectionTemplate()}
+        ${isOpen ? nothing : this.#seenTemplate()}
+        ${isOpen || this.#isAnswered ? nothing : callsTemplate(this.output, response, (items, text) => this.#actions.goOn(this.turn, items, text))}
+        ${this.#footer()}
+        ${this.#isCodeShown ? this.#code.element : nothing}
       `,
       this.element,
     );
   }
 
-  /** What can be done with the request once more. */
-  #againTemplate() {
-    const { body, isTyped, pair } = this.sent;
-    if (body === undefined) return nothing;
-    return html`
-      ${isTyped && pair === undefined ? html`<button type="button" class="plain" @click=${() => this.#actions.edit(this)}>Edit</button>` : nothing}
-      <button type="button" class="plain" @click=${() => this.#actions.again(this)}>Regenerate</button>
-    `;
+  #connectionTemplate() {
+    if (this.#connection && (this.turn.isOpen || "resumedAfter" in this.#connection))
+      return html`<p class="notice connection">${connectionInWords(this.#connection)}</p>`;
+    if (this.turn.isOpen && this.#isSilent)
+      return html`<p class="note connection">Connected. No new text for a while: the server waits for the model server.</p>`;
+    return nothing;
   }
 
-  #figures() {
-    const usage = this.#answer.response?.usage;
-    const { first, token, end } = this.#times;
-    const seconds = (end - token) / 1_000;
-    const speed =
-      usage && token > 0 && seconds > 0.05 ? `${(usage.output_tokens / seconds).toFixed(0)} tokens/s` : undefined;
-    const parts = [
-      usage && `${count(usage.input_tokens)} + ${count(usage.output_tokens)} tokens`,
-      first > 0 && token > 0 && `first token after ${duration(token)}`,
-      end > 0 && `${duration(end)} in all`,
-      speed,
-    ].filter(Boolean);
-    return html`<span class="note">${parts.join(" · ")}</span>`;
+  #seenTemplate() {
+    if (seenBy(this.turn) === "id" && this.response === undefined) return nothing;
+    return seenTemplate(this.turn, this.answerText.trim() !== "", this.#actions, () => {
+      this.turn.isDropped = !this.turn.isDropped;
+      this.#actions.changed();
+      this.#draw();
+    });
   }
 
-  /** The calls that wait for the client: forms for their outputs. */
-  #callsTemplate() {
-    const { response } = this.#answer;
-    const { id, isStored, transport } = this.sent;
-    if (id === undefined || !response || response.status !== "completed") return nothing;
-    const calls = this.#answer.items.filter(({ type }) => ["function_call", "custom_tool_call"].includes(type));
-    const requests = this.#answer.items.filter(({ type }) => type === "mcp_approval_request");
-    if (calls.length + requests.length === 0) return nothing;
-    if (!isStored && transport !== "socket")
-      return html`<p class="note">To answer these calls, let the response be stored.</p>`;
-    return html`<form class="outputs stack" @submit=${(event: Event) => this.#sendOutputs(event, calls)}>
-      ${calls.map(
-        ({ call_id: call, name }) => html`<div>
-          <label for="output-${call}">Output of <code dir="auto">${name}</code></label>
-          <textarea
-            dir="auto"
-            id="output-${call}"
-            class="code"
-            rows="2"
-            .value=${this.#outputs.get(call) ?? ""}
-            @input=${(event: Event) => this.#outputs.set(call, typedIn(event))}
-          ></textarea>
-        </div>`,
-      )}
-      ${requests.map(
-        ({ id: request, server_label: label, name }) => html`<div class="buttons">
-          <span>May <code dir="auto">${label}.${name}</code> be called?</span>
-          <button type="button" class="primary" @click=${() => this.#approve(request, true)}>Approve</button>
-          <button type="button" @click=${() => this.#approve(request, false)}>Deny</button>
-        </div>`,
-      )}
-      ${calls.length > 0 ? html`<div class="buttons"><button class="primary" type="submit">Send ${calls.length > 1 ? "outputs" : "output"}</button></div>` : nothing}
-    </form>`;
+  #editTemplate(text: string) {
+    const close = (edited?: string) => {
+      this.#edited = undefined;
+      this.#draw();
+      if (edited !== undefined) this.#actions.again(this.turn, edited);
+    };
+    return editForm(this.turn.key, text, close);
   }
 
-  #sendOutputs(event: Event, calls: ApiObject[]) {
-    event.preventDefault();
-    const input = calls.map(({ type, call_id: call }) => ({
-      type: `${type}_output`,
-      call_id: call,
-      output: this.#outputs.get(call) ?? "",
-    }));
-    const text = calls.map(({ name, call_id: call }) => `${name}: ${this.#outputs.get(call) ?? ""}`);
-    this.#actions.answer(this, input, text.join("\n"));
+  #edit() {
+    this.#edited = questionOf(this.turn);
+    this.#draw();
+    (this.element.querySelector(".edit textarea") as HTMLElement | null)?.focus();
   }
 
-  #approve(request: string, approve: boolean) {
-    const input = [{ type: "mcp_approval_response", approval_request_id: request, approve }];
-    this.#actions.answer(this, input, approve ? "Approved." : "Denied.");
+  #footer() {
+    const { turn } = this;
+    const { id, isOpen, isStored, pair } = turn;
+    const status = turn.status ?? "sending";
+    const isQuestion = turn.items?.some(({ role }) => role === "user") === true;
+    const canRepeat = !isOpen && (turn.fields !== undefined || this.response !== undefined);
+    return html`<footer class="turn-footer">
+      ${
+        isOpen && !turn.fault
+          ? html`<span class="tag busy"><span class="busy-dot" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : status.replaceAll("_", " ")}</span>`
+          : statusTag(this.response?.status)
+      }
+      ${siblingsTemplate(turn, this.#actions)}
+      ${isOpen || this.answerText === "" ? nothing : iconButton("copy", "Copy answer", (event) => void copyText(this.answerText, event))}
+      ${canRepeat && isQuestion && pair === undefined ? iconButton("edit", "Edit", () => this.#edit()) : nothing}
+      ${canRepeat ? iconButton("again", "Regenerate", () => this.#actions.again(turn)) : nothing}
+      ${id === undefined || isOpen || !isStored || this.#actions.continuations(turn) === 0 ? nothing : iconButton("branch", "Branch from here", () => this.#actions.choose(turn, true))}
+      ${id === undefined ? nothing : iconLink("details", "Details", `#/responses/${id}`)}
+      ${canRepeat ? iconButton("code", "As code", () => this.#toggleCode(), { isOn: this.#isCodeShown }) : nothing}
+      ${isOpen ? nothing : figuresTemplate(this.response, this.#times)}
+    </footer>`;
+  }
+
+  #toggleCode() {
+    this.#isCodeShown = !this.#isCodeShown;
+    this.#code.element.open = this.#isCodeShown;
+    this.#draw();
+  }
+
+  /** The fields of a request like this one. */
+  get fields(): ApiObject | undefined {
+    return this.turn.fields ?? (this.response && fieldsOf(this.response));
   }
 }

@@ -1,10 +1,11 @@
 import type { Response } from "openai/resources/responses/responses";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { lastPrompt } from "../e2e/support.ts";
 import { homeKey, objectId } from "../workerd/storage.ts";
 import { type ConsoleRig, expectAccessible, expectUsable, KEY, KEYED, LOOKS, startConsole } from "./support.ts";
 
-/** Conversations as trees, in a browser. */
+/** The map of a chat, in a browser. */
 
 let rig: ConsoleRig;
 beforeAll(async () => {
@@ -39,48 +40,52 @@ async function active(page: Page): Promise<{ level: string | null; text: string 
   return { level: await row.getAttribute("aria-level"), text: (await row.locator(".tree-said").textContent()) ?? "" };
 }
 
-describe("the tree", () => {
-  it("has every turn in its place, and shows the messages of the selected one", async () => {
-    const { root, right, leaf } = await smallTree();
-    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${leaf.id}`);
-    await page.getByText("4 responses, 2 branches.", { exact: true }).first().waitFor();
+const transcript = (page: Page) => page.locator(".transcript");
+
+/** Opens a chat with its map. */
+async function openMap(at: string, options = {}) {
+  const tab = await rig.openSignedIn(KEY, `#/chat/${at}`, options);
+  await tab.page.getByRole("button", { name: "Map", exact: true }).click();
+  await rows(tab.page).first().waitFor();
+  return tab;
+}
+
+describe("the map of a chat", () => {
+  it("has every turn in its place; the chosen one is on the path", async () => {
+    const { root, leaf } = await smallTree();
+    const { page, expectClean, close } = await openMap(leaf.id);
+    await page.getByText("4 turns, 2 branches.", { exact: true }).waitFor();
     const levels = await rows(page).evaluateAll((found) => found.map((row) => row.getAttribute("aria-level")));
     expect(levels.toSorted()).toEqual(["1", "2", "2", "3"]);
-    // The requested turn is selected.
-    await page.getByRole("link", { name: leaf.id }).waitFor();
-    await rows(page).filter({ hasText: "Something windy" }).click();
-    await page.locator(".turn-items").getByText("You said: Something windy").waitFor();
-    expect(await page.getByRole("link", { name: right.id }).getAttribute("href")).toBe(`#/responses/${right.id}`);
-    const branch = page.getByRole("link", { name: "Branch from here" });
-    expect(await branch.getAttribute("href")).toBe(`#/try?previous_response_id=${right.id}`);
+    // The path ends at the turn of the address.
+    expect(await rows(page).filter({ hasText: "And in French?" }).getAttribute("aria-selected")).toBe("true");
+    await rows(page).filter({ hasText: "Something shorter" }).click();
+    await transcript(page).getByText("You said: Something shorter").waitFor();
+    expect(await transcript(page).getByText("Something windy").count()).toBe(0);
     expectClean();
     await client().responses.delete(root.id);
-    await page.getByRole("button", { name: "Show", exact: true }).click();
-    await page.getByText("3 responses, 2 branches.", { exact: true }).first().waitFor();
-    await rows(page).filter({ hasText: "Something windy" }).click();
-    await page.getByText("continues a response that was deleted").waitFor();
-    await close();
-  });
-
-  it("branches from a turn: Try continues it, and the tree gets another branch", async () => {
-    const { root } = await smallTree();
-    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${root.id}`);
-    await page.getByRole("link", { name: "Branch from here" }).click();
-    await page.getByRole("textbox", { name: "Input", exact: true }).fill("Something else");
-    await page.getByRole("button", { name: "Send" }).click();
-    await page.getByText("You said: Something else", { exact: true }).waitFor();
-    await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Tree" }).click();
-    await page.getByRole("button", { name: "Show", exact: true }).click();
-    await page.getByText("5 responses, 3 branches.", { exact: true }).first().waitFor();
-    expect(await rows(page).filter({ hasText: "Something else" }).getAttribute("aria-level")).toBe("2");
-    expectClean();
+    await page.getByRole("button", { name: "New chat" }).click();
+    await page.evaluate(`location.hash = "#/chat/${leaf.id}"`);
+    await page.getByText("3 turns, 2 branches.", { exact: true }).waitFor();
+    await transcript(page).getByText("The turn before this one was deleted").waitFor();
+    // The server cannot continue what lost its beginning: the request has the turns itself.
+    await page.getByLabel("Input", { exact: true }).fill("Go on");
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await transcript(page).getByText("You said: Go on", { exact: true }).waitFor();
+    const { messages } = lastPrompt(rig.gateway) as { messages: { content: string }[] };
+    expect(messages.map(({ content }) => content)).toEqual([
+      "Something windy",
+      "You said: Something windy",
+      "And in French?",
+      "You said: And in French?",
+      "Go on",
+    ]);
     await close();
   });
 
   it("is navigated by the keyboard alone", async () => {
     const { root } = await smallTree();
-    const { page, close } = await rig.openSignedIn(KEY, `#/tree/${root.id}`);
-    await rows(page).first().waitFor();
+    const { page, close } = await openMap(root.id);
     await page.getByRole("tree").focus();
     const levelAfter = async (key: string) => {
       await page.keyboard.press(key);
@@ -107,7 +112,7 @@ describe("the tree", () => {
     await page.keyboard.press("ArrowDown");
     const { text } = await active(page);
     await page.keyboard.press("Enter");
-    await page.locator(".turn-items").getByText(text, { exact: true }).waitFor();
+    await transcript(page).getByText(text, { exact: true }).waitFor();
     await close();
   });
 
@@ -116,8 +121,8 @@ describe("the tree", () => {
     const first = await say("One", undefined, { conversation: id });
     await say("Two", undefined, { conversation: id });
     await say("Aside", first);
-    const { page, close } = await rig.openSignedIn(KEY, `#/tree/${id}`);
-    await page.getByText("3 responses, 2 branches.", { exact: true }).first().waitFor();
+    const { page, close } = await openMap(id);
+    await page.getByText("3 turns, 2 branches.", { exact: true }).waitFor();
     const of = (text: string) => rows(page).filter({ hasText: `You said: ${text}` });
     expect(await of("One").getAttribute("aria-level")).toBe("1");
     for (const text of ["Two", "Aside"]) expect(await of(text).getAttribute("aria-level")).toBe("2");
@@ -128,36 +133,32 @@ describe("the tree", () => {
     const root = await say("The root");
     const branch = await say("Branch #0", root);
     grow(branch.id, 1_999);
-    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${root.id}`);
-    await page.getByText("2,001 responses, 2,000 branches.", { exact: true }).first().waitFor();
+    const { page, expectClean, close } = await openMap(root.id);
+    await page.getByText("2,001 turns, 2,000 branches.", { exact: true }).waitFor();
     expect(await rows(page).count()).toBeLessThan(60);
     await page.getByRole("tree").focus();
     await page.keyboard.press("End");
     expect(await page.locator(".tree-row.active").getAttribute("aria-posinset")).toBe("2000");
     await page.keyboard.press("PageUp");
     await page.keyboard.press("Enter");
-    await page
-      .locator(".turn-items")
+    await transcript(page)
       .getByText(/^You said: Branch #\d+$/)
       .waitFor();
     await page.getByRole("tree").evaluate((tree) => tree.scrollTo(0, tree.scrollHeight / 2));
     await page.locator("[aria-posinset='1000']").waitFor();
     expect(await rows(page).count()).toBeLessThan(60);
-    await page.getByLabel("Find").fill("branch #1234");
+    await page.getByLabel("Find a turn").fill("branch #1234");
     await page.locator("[aria-posinset='1235']").waitFor();
     expect(await rows(page).count()).toBe(1);
     expectClean();
     await close();
   });
+});
 
-  it("names the fault of an id, and keeps it in the field", async () => {
-    const { page, close } = await rig.openSignedIn(KEY, "#/tree");
-    await page.getByLabel("Response or conversation").fill("resp_<script>");
-    await page.getByRole("button", { name: "Show" }).click();
-    await page.getByText("Response with id 'resp_<script>' not found.").waitFor();
-    expect(await page.getByLabel("Response or conversation").inputValue()).toBe("resp_<script>");
-    await close();
-  });
+it("a chat that does not exist is told by the server's message", async () => {
+  const { page, close } = await rig.openSignedIn(KEY, `#/chat/${encodeURIComponent("resp_<script>")}`);
+  await page.getByText("Response with id 'resp_<script>' not found.").waitFor();
+  await close();
 });
 
 /** Copies a turn in its home this many times, as if clients had created the copies. */
@@ -178,41 +179,38 @@ function grow(id: string, copies: number): void {
   );
 }
 
-describe("comparing", () => {
-  it("shows two branches side by side, from their common turn on", async () => {
-    const { root, left, leaf, right } = await smallTree();
-    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${left.id}`);
-    await page.getByRole("button", { name: "Compare with…" }).click();
-    await page.getByText("Now choose the other turn.").waitFor();
-    await rows(page).filter({ hasText: "And in French?" }).click();
-    await page.getByRole("link", { name: "Compare with “Something shorter”" }).click();
-    const one = page.getByRole("region", { name: "One branch" });
-    const other = page.getByRole("region", { name: "The other branch" });
-    await one.getByText("You said: Something shorter").waitFor();
-    await other.getByText("You said: Something windy").waitFor();
-    await other.getByText("You said: And in French?").waitFor();
-    await page.locator("summary", { hasText: "Words that differ" }).click();
-    const first = page.getByRole("region", { name: "Turn 1" });
-    await expect.poll(() => first.locator("del").allTextContents()).toEqual(["removed: shorter", "removed: shorter"]);
-    expect(await first.locator("ins").allTextContents()).toEqual(["added: windy", "added: windy"]);
-    const common = page.getByRole("link", { name: `“${QUESTION}”` });
-    expect(await common.getAttribute("href")).toBe(`#/responses/${root.id}`);
-    await page.getByRole("link", { name: "Back to the tree" }).click();
-    await rows(page).first().waitFor();
-    await page.evaluate(`location.hash = "#/tree/${left.id}/compare/${right.id}/${leaf.id}"`);
-    await one.getByText("Ends where the other one goes on.").waitFor();
-    expectClean();
-    await close();
-  });
+it("two branches are shown side by side, from their common turn on", async () => {
+  const { root, left, leaf, right } = await smallTree();
+  const { page, expectClean, close } = await openMap(left.id);
+  await page.getByRole("button", { name: "Compare with…" }).click();
+  await page.getByText("Now choose the other turn.").waitFor();
+  await rows(page).filter({ hasText: "And in French?" }).click();
+  const one = page.getByRole("region", { name: "One branch" });
+  const other = page.getByRole("region", { name: "The other branch" });
+  await one.getByText("You said: Something shorter").waitFor();
+  await other.getByText("You said: Something windy").waitFor();
+  await other.getByText("You said: And in French?").waitFor();
+  await page.locator("summary", { hasText: "Words that differ" }).click();
+  const first = page.getByRole("region", { name: "Turn 1" });
+  await expect.poll(() => first.locator("del").allTextContents()).toEqual(["removed: shorter", "removed: shorter"]);
+  expect(await first.locator("ins").allTextContents()).toEqual(["added: windy", "added: windy"]);
+  const common = page.getByRole("link", { name: `“${QUESTION}”` });
+  expect(await common.getAttribute("href")).toBe(`#/responses/${root.id}`);
+  await page.getByRole("button", { name: "Back to the chat" }).click();
+  await transcript(page).getByText("You said: Something shorter").waitFor();
+  await page.evaluate(`location.hash = "#/chat/${left.id}/compare/${right.id}/${leaf.id}"`);
+  await one.getByText("Ends where the other one goes on.").waitFor();
+  expectClean();
+  await close();
 });
 
-it.each(LOOKS)("is accessible, and fits the screen: %s", async (_, options) => {
+it.each(LOOKS)("the map and the comparison are accessible, and fit the screen: %s", async (_, options) => {
   const { left, leaf } = await smallTree();
-  const { page, close } = await rig.openSignedIn(KEY, `#/tree/${leaf.id}`, options);
-  await page.locator(".turn-items").getByText("You said: And in French?").waitFor();
+  const { page, close } = await openMap(leaf.id, options);
+  await transcript(page).getByText("You said: And in French?").waitFor();
   await expectAccessible(page);
   await expectUsable(page);
-  await page.evaluate(`location.hash = "#/tree/${leaf.id}/compare/${left.id}/${leaf.id}"`);
+  await page.evaluate(`location.hash = "#/chat/${leaf.id}/compare/${left.id}/${leaf.id}"`);
   await page.getByRole("region", { name: "One branch" }).getByText("You said: Something shorter").waitFor();
   await expectAccessible(page);
   await expectUsable(page);

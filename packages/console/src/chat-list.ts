@@ -1,0 +1,244 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.ts";
+import { call, callJson } from "./api.ts";
+import { ask, confirmed, messageOf } from "./dialogs.ts";
+import { typedIn } from "./form-events.ts";
+import { beginning, moment } from "./format.ts";
+import { iconButton } from "./icons.ts";
+import type { ApiObject } from "./json.ts";
+import { listsResponses } from "./session.ts";
+import { CHAT, readChat } from "./stored-chat.ts";
+
+/** The tenant's chats, newest first: those of this console, and those of other clients. */
+
+const PAGE = 30;
+const TYPED_MS = 250;
+
+/** The longest title, and the most characters of a chat that a model reads to name it. */
+const MAX_TITLE = 80;
+const MAX_READ = 4_000;
+
+/** A chat, as `GET /v1/responses?group_by=tree` has it. */
+export interface ListedChat {
+  /** of its newest response */
+  id: string;
+  created_at: number;
+  model: string;
+  output: { text: string } | null;
+  tree: {
+    root_id: string;
+    input: { text: string } | null;
+    metadata: Record<string, string>;
+    responses: number;
+  };
+}
+
+export function titleOf({ tree, output }: ListedChat): string {
+  return tree.metadata.title || tree.metadata.name || tree.input?.text || output?.text || tree.root_id;
+}
+
+export class ChatList {
+  element = document.createElement("nav");
+  #chats: ListedChat[] | undefined;
+  #hasMore = false;
+  #fault = "";
+  #query = "";
+  /** The id of a response of the open chat. */
+  #open: string | undefined;
+  #typed: ReturnType<typeof setTimeout> | undefined;
+  #asking = new AbortController();
+  #deleted;
+
+  /** @param deleted Called with the id of the newest response of a chat that was deleted. */
+  constructor(deleted: (chat: ListedChat) => void) {
+    this.#deleted = deleted;
+    this.element.className = "chat-list";
+    this.element.setAttribute("aria-label", "Chats");
+    this.#draw();
+  }
+
+  /** The open chat, if the list has it. */
+  get open(): ListedChat | undefined {
+    return this.#chats?.find((chat) => isOf(chat, this.#open));
+  }
+
+  /** Marks the open chat. Loads the list again where it does not have it. */
+  mark(id: string | undefined) {
+    const isOther = id !== this.#open;
+    this.#open = id;
+    if (id !== undefined && isOther) void this.load();
+    else this.#draw();
+  }
+
+  /** Loads the first page: the pinned chats, then the newest. */
+  async load() {
+    if (!listsResponses()) return;
+    this.#asking.abort();
+    this.#asking = new AbortController();
+    const { signal } = this.#asking;
+    try {
+      const [pinned, newest] = await Promise.all([
+        this.#query === "" ? this.#page("&metadata[pinned]=true", signal) : undefined,
+        this.#page("", signal),
+      ]);
+      const first: ListedChat[] = pinned?.data ?? [];
+      const isNew = ({ tree }: ListedChat) => !first.some((chat) => chat.tree.root_id === tree.root_id);
+      this.#chats = [...first.filter(isPinned), ...newest.data.filter(isNew)].filter(isOwnChat);
+      this.#hasMore = newest.has_more;
+      this.#fault = "";
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#fault = messageOf(error);
+    }
+    this.#draw();
+  }
+
+  #page(more: string, signal: AbortSignal) {
+    const query = this.#query === "" ? "" : `&query=${encodeURIComponent(this.#query)}`;
+    return callJson(`/v1/responses?group_by=tree&limit=${PAGE}${query}${more}`, { signal });
+  }
+
+  #more = async () => {
+    const last = this.#chats?.at(-1);
+    if (!last) return;
+    try {
+      const { data, has_more: hasMore } = await this.#page(`&after=${last.id}`, this.#asking.signal);
+      this.#chats = [...(this.#chats ?? []), ...data.filter(isOwnChat)];
+      this.#hasMore = hasMore;
+    } catch (error) {
+      this.#fault = messageOf(error);
+    }
+    this.#draw();
+  };
+
+  #search = (event: Event) => {
+    this.#query = typedIn(event).trim();
+    clearTimeout(this.#typed);
+    this.#typed = setTimeout(() => void this.load(), TYPED_MS);
+  };
+
+  async #change(chat: ListedChat, metadata: Record<string, string>) {
+    try {
+      await callJson(`/v1/responses/${chat.tree.root_id}`, { body: { metadata } });
+      chat.tree.metadata = metadata;
+      if (isPinned(chat)) this.#chats = [chat, ...(this.#chats ?? []).filter((each) => each !== chat)];
+      this.#fault = "";
+    } catch (error) {
+      this.#fault = messageOf(error);
+    }
+    this.#draw();
+  }
+
+  #pin(chat: ListedChat) {
+    const { pinned, ...others } = chat.tree.metadata;
+    return this.#change(chat, pinned === "true" ? others : { ...others, pinned: "true" });
+  }
+
+  async rename(chat: ListedChat) {
+    const field = () => document.querySelector("dialog #chat-title") as HTMLInputElement | null;
+    const byModel = async () => {
+      const input = field();
+      if (!input) return;
+      input.disabled = true;
+      input.value = await nameByModel(chat).catch(() => input.value);
+      input.disabled = false;
+      input.focus();
+    };
+    const title = await ask(
+      "Rename the chat",
+      html`<label for="chat-title">Title</label>
+        <input dir="auto" id="chat-title" maxlength=${MAX_TITLE} autocomplete="off" autofocus .value=${beginning(titleOf(chat), MAX_TITLE)} />`,
+      (close) => html`
+        <button type="button" class="primary" @click=${() => close(field()?.value.trim() ?? "")}>Rename</button>
+        <button type="button" @click=${() => void byModel()}>Let the model name it</button>
+        <button type="button" @click=${() => close("")}>Cancel</button>
+      `,
+    );
+    if (title !== "") await this.#change(chat, { ...chat.tree.metadata, title });
+  }
+
+  async #delete(chat: ListedChat) {
+    const question = {
+      title: "Delete the chat?",
+      text: `All of its ${chat.tree.responses} responses are deleted from the server, with every version.`,
+      action: "Delete",
+    };
+    if (!(await confirmed(question))) return;
+    try {
+      for (const { id } of await readChat(chat.id, new AbortController().signal))
+        await call(`/v1/responses/${id}`, { method: "DELETE" });
+      announce("The chat was deleted.");
+      this.#chats = this.#chats?.filter((each) => each !== chat);
+      this.#deleted(chat);
+    } catch (error) {
+      this.#fault = messageOf(error);
+    }
+    this.#draw();
+  }
+
+  #draw() {
+    const chats = this.#chats ?? [];
+    render(
+      html`
+        ${
+          listsResponses()
+            ? html`<label class="unseen" for="chat-search">Search chats</label>
+                <input dir="auto" id="chat-search" type="search" autocomplete="off" placeholder="Search chats" @input=${this.#search} />`
+            : html`<p class="note">This server does not list its responses, so that only the chat of this tab is here.</p>`
+        }
+        ${this.#fault ? html`<p class="notice bad" dir="auto" role="alert">${this.#fault}</p>` : nothing}
+        ${this.#chats && chats.length === 0 ? html`<p class="note">${this.#query === "" ? "No chats yet." : "No chat has these words."}</p>` : nothing}
+        <ul>
+          ${chats.map((chat) => this.#row(chat))}
+        </ul>
+        ${this.#hasMore ? html`<button type="button" class="plain" @click=${this.#more}>Show more</button>` : nothing}
+      `,
+      this.element,
+    );
+  }
+
+  #row(chat: ListedChat) {
+    const isOpen = isOf(chat, this.#open);
+    return html`<li class=${isOpen ? "open" : ""}>
+      <a href="#/chat/${chat.id}" aria-current=${isOpen ? "page" : nothing} title=${moment(chat.created_at)} dir="auto">${beginning(titleOf(chat), MAX_TITLE)}</a>
+      ${iconButton("pin", isPinned(chat) ? "Unpin" : "Pin", () => void this.#pin(chat), { isOn: isPinned(chat) })}
+      ${iconButton("edit", "Rename", () => void this.rename(chat))}
+      ${iconButton("trash", "Delete", () => void this.#delete(chat))}
+    </li>`;
+  }
+}
+
+/** A version of the first turn is a tree of its own, which names the chat that it is of. */
+function isOwnChat({ tree }: ListedChat) {
+  return tree !== undefined && tree.metadata[CHAT] === undefined;
+}
+
+function isPinned({ tree }: ListedChat) {
+  return tree.metadata.pinned === "true";
+}
+
+/** Tells whether a chat has a response: all ids of a tree begin alike (docs/storage.md). */
+function isOf({ tree }: ListedChat, id: string | undefined) {
+  return id !== undefined && treeOf(tree.root_id) === treeOf(id);
+}
+
+function treeOf(id: string) {
+  const home = id.slice(5, 27);
+  return home.startsWith("000000") ? id.slice(5, 29) : home;
+}
+
+/** A title by the model of the chat. Rejects as a call of the API does. */
+async function nameByModel({ id, model, tree }: ListedChat): Promise<string> {
+  const { output } = await callJson(`/v1/responses/${id}`);
+  const said = textOf(output).slice(0, MAX_READ);
+  const input = `Give this conversation a title of at most six words, in its language. Answer with the title alone.\n\n${tree.input?.text ?? ""}\n\n${said}`;
+  const body = { model, input, store: false, max_output_tokens: 2_000 };
+  const named = await callJson("/v1/responses", { body });
+  const [title = ""] = textOf(named.output).trim().split("\n");
+  return beginning(title.replace(/^["“”]+|["“”.]+$/g, ""), MAX_TITLE);
+}
+
+function textOf(output: ApiObject[]): string {
+  const parts = output.flatMap(({ type, content }) => (type === "message" ? content : []));
+  return parts.map((part: ApiObject) => part.text ?? "").join("\n");
+}

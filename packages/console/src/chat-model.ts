@@ -1,0 +1,209 @@
+import type { ApiObject } from "./json.ts";
+import type { Transport } from "./sending.ts";
+
+/** A chat: a tree of turns, and the path through it that the next request continues. */
+
+/** A request and its response, as the tab keeps them over a reload. */
+export interface Turn {
+  /** its name on this page: the response's id, where the turn comes from the store */
+  key: string;
+  /** the key of the turn that it continues */
+  parent?: string;
+  /** of the response */
+  id?: string;
+  /** the input as text, for people */
+  text: string;
+  /** the turn's own input; absent where only the store has it */
+  items?: ApiObject[];
+  /** the request without its input and without what it continues; absent after a reload if it is long or has a token */
+  fields?: ApiObject;
+  model: string;
+  /** Unix milliseconds */
+  createdAt: number;
+  transport: Transport;
+  isStored: boolean;
+  /** true until the response has ended */
+  isOpen: boolean;
+  /** of the response, when it is known */
+  status?: string;
+  /** the beginning of the answer, where it is known */
+  answered?: string;
+  /** true if the user has taken the turn out of the chat */
+  isDropped?: boolean;
+  /** true if nothing of the turn is stored or known to this page, so that no request can continue it */
+  isLost?: boolean;
+  /** true if an earlier turn, which it continues, was deleted: the server cannot continue it by its id */
+  isOrphan?: boolean;
+  /** true if the connection broke before the response ended, so that only the server knows its result */
+  isCut?: boolean;
+  /** how the turn ended, if its response does not show it */
+  note?: string;
+  /** the reason of its failure, if its response does not have it */
+  fault?: string;
+  /** the same for two turns of two models, which were asked at once */
+  pair?: string;
+}
+
+/** The actions of a turn in its chat. */
+export interface Actions {
+  /** The kept state has changed. */
+  changed: () => void;
+  /** Puts another turn in the place of this one: with this input, or the same. */
+  again: (turn: Turn, text?: string) => void;
+  /** Sends new input after a turn. */
+  goOn: (turn: Turn, items: ApiObject[], text: string) => void;
+  /** Lets the path lead through a turn. `isEnd`: and end there. */
+  choose: (turn: Turn, isEnd?: boolean) => void;
+  siblings: (turn: Turn) => readonly Turn[];
+  continuations: (turn: Turn) => number;
+  /** The whole body of the turn's request. */
+  bodyOf: (turn: Turn) => ApiObject;
+}
+
+/** The part of a request that says what it continues. */
+export interface Continuation {
+  previous?: string;
+  /** turns that the server does not store, as items before the new input */
+  items: ApiObject[];
+}
+
+export class Chat {
+  #turns = new Map<string, Turn>();
+  /** The turns that continue one, oldest first; those that begin the chat under undefined. */
+  #children = new Map<string | undefined, Turn[]>();
+  /** Which of its continuations the path takes, by key. */
+  #chosen = new Map<string | undefined, string>();
+  /** The turn at which the path ends, although others continue it. */
+  #end: string | undefined;
+
+  get turns(): Iterable<Turn> {
+    return this.#turns.values();
+  }
+
+  get size() {
+    return this.#turns.size;
+  }
+
+  get(key: string): Turn | undefined {
+    return this.#turns.get(key);
+  }
+
+  /** The turn whose response has an id. */
+  ofResponse(id: string): Turn | undefined {
+    return this.#turns.get(id) ?? [...this.#turns.values()].find((turn) => turn.id === id);
+  }
+
+  /** Adds a turn. The path takes it only when it is chosen. A turn whose parent is unknown begins the chat. */
+  add(turn: Turn) {
+    if (turn.parent !== undefined && !this.#turns.has(turn.parent)) turn.parent = undefined;
+    this.#turns.set(turn.key, turn);
+    const siblings = this.#children.get(turn.parent) ?? [];
+    siblings.push(turn);
+    this.#children.set(turn.parent, siblings);
+  }
+
+  /** All turns that continue the same one, and the turn itself; oldest first. */
+  siblingsOf({ parent }: Turn): readonly Turn[] {
+    return this.#children.get(parent) ?? [];
+  }
+
+  childrenOf(turn: Turn | undefined): readonly Turn[] {
+    return this.#children.get(turn?.key) ?? [];
+  }
+
+  /** The turns from the root to one. */
+  pathTo(turn: Turn | undefined): Turn[] {
+    const path: Turn[] = [];
+    for (let at = turn; at; at = at.parent === undefined ? undefined : this.#turns.get(at.parent)) path.push(at);
+    return path.reverse();
+  }
+
+  /** The path from the root to where the next request goes on. It takes the newest continuation of a turn unless another one was chosen. */
+  path(): Turn[] {
+    const path: Turn[] = [];
+    for (let at: Turn | undefined; ; ) {
+      const children: readonly Turn[] = this.childrenOf(at);
+      const chosen = this.#chosen.get(at?.key);
+      at = children.find(({ key }) => key === chosen) ?? children.at(-1);
+      if (!at) return path;
+      path.push(at);
+      if (at.key === this.#end) return path;
+    }
+  }
+
+  /** Lets the path lead through a turn. `isEnd`: and end there. */
+  choose(turn: Turn, isEnd = false) {
+    for (const { key, parent } of this.pathTo(turn)) this.#chosen.set(parent, key);
+    this.#end = isEnd && this.childrenOf(turn).length > 0 ? turn.key : undefined;
+  }
+
+  /** The choices that a reload restores. */
+  get choices(): { chosen: [string | null, string][]; end?: string } {
+    return { chosen: [...this.#chosen].map(([key, chosen]) => [key ?? null, chosen]), end: this.#end };
+  }
+
+  set choices({ chosen, end }: { chosen: [string | null, string][]; end?: string }) {
+    this.#chosen = new Map(chosen.map(([key, one]) => [key ?? undefined, one]));
+    this.#end = end;
+  }
+}
+
+/** How the next request makes the model see a turn: by its response's id, by its items, or not at all. */
+export function seenBy(turn: Turn): "id" | "items" | "nothing" {
+  if (turn.isDropped || turn.isLost) return "nothing";
+  if (turn.isStored && !turn.isOrphan) return turn.id === undefined ? "nothing" : "id";
+  return turn.items === undefined || turn.id === undefined ? "nothing" : "items";
+}
+
+/**
+ * The fields and items by which a request continues a path. Turns that the model cannot see are left out.
+ * @param outputOf gives the output items of a turn that is not stored
+ */
+export function continuationOf(path: readonly Turn[], outputOf: (turn: Turn) => ApiObject[]): Continuation {
+  const at = path.findLastIndex((turn) => seenBy(turn) === "id");
+  const previous = path[at]?.id;
+  const items = path
+    .slice(at + 1)
+    .filter((turn) => seenBy(turn) === "items")
+    .flatMap((turn) => [...(turn.items ?? []), ...outputOf(turn)]);
+  return { ...(previous !== undefined && { previous }), items };
+}
+
+/** The body of a request that continues a path. A lone text stays one. */
+export function bodyOfTurn(fields: ApiObject, items: readonly ApiObject[], { previous, items: earlier }: Continuation) {
+  const [first] = items;
+  const isText =
+    earlier.length === 0 && items.length === 1 && first?.role === "user" && typeof first.content === "string";
+  return {
+    ...fields,
+    ...(previous !== undefined && { previous_response_id: previous }),
+    input: isText ? first.content : [...earlier, ...items],
+  };
+}
+
+/** The items of an answer that a request may repeat: no call that nothing answers, and no thought that nothing follows. */
+export function repeatable(output: readonly ApiObject[], answered: ReadonlySet<string>): ApiObject[] {
+  const kept = output.filter((item) => {
+    if (item.type === "message") return item.content?.some((part: ApiObject) => part.text || part.refusal);
+    return item.call_id === undefined || item.type.endsWith("_output") || answered.has(item.call_id);
+  });
+  const end = kept.findLastIndex(({ type }) => type !== "reasoning");
+  return kept.slice(0, end + 1);
+}
+
+/** The fields of a request like the one that a response had, as far as the response tells them. */
+export function fieldsOf(response: ApiObject): ApiObject {
+  const { model, instructions, tools, tool_choice: choice, reasoning, text } = response;
+  const { max_output_tokens: most, temperature, top_p: topP } = response;
+  return {
+    model,
+    ...(instructions && { instructions }),
+    ...(tools?.length > 0 && { tools }),
+    ...(choice !== undefined && choice !== "auto" && { tool_choice: choice }),
+    ...(reasoning?.effort && { reasoning: { effort: reasoning.effort } }),
+    ...(text?.format && text.format.type !== "text" && { text: { format: text.format } }),
+    ...(typeof most === "number" && { max_output_tokens: most }),
+    ...(typeof temperature === "number" && temperature !== 1 && { temperature }),
+    ...(typeof topP === "number" && topP !== 1 && { top_p: topP }),
+  };
+}

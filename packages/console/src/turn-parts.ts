@@ -1,0 +1,132 @@
+import { html, nothing } from "lit-html";
+import { type Actions, seenBy, type Turn } from "./chat-model.ts";
+import { count, duration } from "./format.ts";
+import { iconButton } from "./icons.ts";
+import type { ApiObject } from "./json.ts";
+import type { Connection } from "./sending.ts";
+import { saysNothing } from "./stored-response.ts";
+
+/** Parts of a turn on the page. */
+
+/** The text of a turn's question. */
+export function questionOf({ items, text }: Turn): string {
+  const { content = text } = items?.findLast(({ role }) => role === "user") ?? {};
+  const texts = Array.isArray(content) ? content.map((part: ApiObject) => part.text ?? "").filter(Boolean) : [content];
+  return texts.join("\n");
+}
+
+/**
+ * The form of a question that is edited in its place.
+ * @param close Called with the edited text, or without one.
+ */
+export function editForm(key: string, text: string, close: (edited?: string) => void) {
+  const send = (event: Event) => {
+    event.preventDefault();
+    const edited = String(new FormData(event.currentTarget as HTMLFormElement).get("question"));
+    if (edited.trim() !== "") close(edited);
+  };
+  return html`<form class="edit stack" @submit=${send}>
+    <label class="unseen" for="edit-${key}">Edited question</label>
+    <textarea dir="auto" id="edit-${key}" name="question" rows="3" .value=${text}></textarea>
+    <div class="buttons">
+      <button type="submit" class="primary">Ask in its place</button>
+      <button type="button" @click=${() => close()}>Cancel</button>
+    </div>
+  </form>`;
+}
+
+/** How a turn ended, where its answer does not show it. */
+export function noticesTemplate(
+  { isOpen, fault, note }: Turn,
+  response: ApiObject | undefined,
+  followAgain: () => void,
+) {
+  const cut = response?.incomplete_details?.reason;
+  return html`
+    ${response?.error ? html`<p class="notice bad" dir="auto" role="alert">${response.error.message}</p>` : nothing}
+    ${response?.status === "completed" && !isOpen && saysNothing(response) ? html`<p class="notice">The model said nothing.</p>` : nothing}
+    ${cut ? html`<p class="notice">The response is incomplete: ${cut.replaceAll("_", " ")}.</p>` : nothing}
+    ${
+      fault
+        ? html`<div class="notice bad" role="alert">
+            <p dir="auto">${fault}</p>
+            ${isOpen ? html`<button type="button" @click=${followAgain}>Follow again</button>` : nothing}
+          </div>`
+        : nothing
+    }
+    ${note ? html`<p class="notice" dir="auto">${note}</p>` : nothing}
+  `;
+}
+
+/**
+ * The part of a turn that did not complete which the model will see, and what the user can do about it.
+ * @param hasText whether the answer has text
+ * @param drop takes the turn out of the chat, or back into it
+ */
+export function seenTemplate(turn: Turn, hasText: boolean, actions: Actions, drop: () => void) {
+  const seen = seenBy(turn);
+  if (turn.status === "completed" && seen !== "nothing") return nothing;
+  const words =
+    seen === "nothing"
+      ? "The model will not see this turn: your next message takes its place."
+      : `The model will see the question and ${hasText ? "the answer as far as it is here" : "no answer"}.`;
+  const isLast = actions.continuations(turn) === 0;
+  const goOn = () => actions.goOn(turn, [{ type: "message", role: "user", content: "Continue." }], "Continue.");
+  return html`<div class="seen">
+    <p class="note">${words}</p>
+    ${
+      isLast
+        ? html`<div class="buttons">
+            ${seen === "nothing" ? nothing : html`<button type="button" @click=${goOn}>Continue</button>`}
+            ${seen !== "nothing" || turn.isDropped ? html`<button type="button" @click=${drop}>${turn.isDropped ? "Take back" : "Drop"}</button>` : nothing}
+            <button type="button" @click=${() => actions.again(turn)}>Ask again</button>
+          </div>`
+        : nothing
+    }
+  </div>`;
+}
+
+/** The turns that were put in the place of a turn, and it. */
+export function siblingsTemplate(turn: Turn, actions: Actions) {
+  const siblings = actions.siblings(turn);
+  if (siblings.length < 2) return nothing;
+  const at = siblings.indexOf(turn);
+  const show = (step: number) => {
+    const next = siblings[at + step];
+    if (next) actions.choose(next);
+  };
+  return html`<span class="siblings" role="group" aria-label="Versions of this turn">
+    ${iconButton("previous", "Previous version", () => show(-1), { isDisabled: at === 0 })}
+    <span>${count(at + 1)}/${count(siblings.length)}</span>
+    ${iconButton("next", "Next version", () => show(1), { isDisabled: at === siblings.length - 1 })}
+  </span>`;
+}
+
+/** When the parts of a response came, in milliseconds since its request; 0 if they have not. */
+export interface Times {
+  first: number;
+  token: number;
+  end: number;
+}
+
+export function figuresTemplate(response: ApiObject | undefined, { first, token, end }: Times) {
+  const usage = response?.usage;
+  const seconds = (end - token) / 1_000;
+  const speed =
+    usage && token > 0 && seconds > 0.05 ? `${(usage.output_tokens / seconds).toFixed(0)} tokens/s` : undefined;
+  const parts = [
+    usage && `${count(usage.input_tokens)} + ${count(usage.output_tokens)} tokens`,
+    first > 0 && token > 0 && `first token after ${duration(token)}`,
+    end > 0 && `${duration(end)} in all`,
+    speed,
+  ].filter(Boolean);
+  return html`<span class="note figures-line">${parts.join(" · ")}</span>`;
+}
+
+export function connectionInWords(connection: Connection) {
+  return "attempts" in connection
+    ? `The connection is lost. Trying again (${connection.attempts})…`
+    : connection.resumedAfter < 0
+      ? "Connected again, from the first event."
+      : `Connected again after event ${connection.resumedAfter}: nothing is lost, nothing is repeated.`;
+}

@@ -1,0 +1,305 @@
+import type { BrowserContextOptions, Page } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { eventually, lastPrompt } from "../e2e/support.ts";
+import { type ConsoleRig, expectAccessible, expectUsable, KEY, KEYED, LOOKS, startConsole } from "./support.ts";
+
+/** Stories of people in a chat. The page shows the messages that the model gets with the next request. */
+
+let rig: ConsoleRig;
+beforeAll(async () => {
+  rig = await startConsole({ ...KEYED, RESPONSE_INDEX: "true", EVENT_LOG_INTERVAL_MS: "50", HEARTBEAT_MS: "300" });
+});
+afterAll(() => rig.close());
+beforeEach(() => rig.gateway.vllm.simulator.clear());
+
+const DEVICES = LOOKS.slice(0, 2);
+
+/** A tab with a new chat. */
+async function chatting(options: BrowserContextOptions, use: (page: Page) => Promise<void>, expected: string[] = []) {
+  const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/chat", options);
+  await page.locator("#input").waitFor();
+  await use(page);
+  expectClean(expected);
+  await close();
+}
+
+const send = (page: Page) => page.getByRole("button", { name: "Send", exact: true });
+
+/** Asks, and waits until the answer has ended. */
+async function ask(page: Page, text: string): Promise<void> {
+  await page.getByLabel("Input", { exact: true }).fill(text);
+  await send(page).click();
+  await page.locator(".item-input", { hasText: text }).last().waitFor();
+  await send(page).waitFor();
+}
+
+async function settings(page: Page, use: () => Promise<void>): Promise<void> {
+  const panel = page.locator(".settings");
+  const isHidden = !(await panel.isVisible());
+  if (isHidden) await page.getByRole("button", { name: "Settings", exact: true }).click();
+  await use();
+  if (isHidden) await page.getByRole("button", { name: "Settings", exact: true }).click();
+}
+
+/** Sets fields that have no control of their own. */
+function further(page: Page, fields: object): Promise<void> {
+  return settings(page, async () => {
+    const field = page.getByLabel("Further fields (JSON)");
+    if (!(await field.isVisible())) await page.locator(".settings summary", { hasText: "More" }).click();
+    await field.fill(JSON.stringify(fields));
+  });
+}
+
+/** The turns on the page from top to bottom: questions, answers, and calls with their outputs. */
+function onPage(page: Page): Promise<string[]> {
+  return page
+    .locator(".transcript")
+    .evaluate((transcript) =>
+      [...transcript.querySelectorAll<HTMLElement>(".item-input, .item-answer, .item-call")]
+        .filter((item) => item.checkVisibility() && !item.closest(".unseen-turn"))
+        .map((item) => [...item.querySelectorAll(".part")].map((part) => part.textContent?.trim()).join(" | ")),
+    );
+}
+
+/** The last request at the model server: the texts of its messages, and calls with their outputs. */
+function inPrompt(): string[] {
+  const { messages = [] } = lastPrompt(rig.gateway) as { messages?: Record<string, unknown>[] };
+  return messages.flatMap(({ role, content, tool_calls: calls }) => [
+    ...(role === "system" || content == null || content === "" ? [] : [textOf(content)]),
+    ...((calls ?? []) as { function: { arguments: string } }[]).map((call) => call.function.arguments),
+  ]);
+}
+
+function textOf(content: unknown): string {
+  return typeof content === "string"
+    ? content
+    : (content as { text?: string }[]).map(({ text }) => text ?? "").join("");
+}
+
+/** Asks once more: the model gets what is on the page, in its order, and nothing else. */
+async function expectSeen(page: Page, question: string): Promise<void> {
+  const before = await onPage(page);
+  await ask(page, question);
+  expect(inPrompt()).toEqual([...before, question]);
+  expect(await onPage(page)).toEqual([...before, question, `You said: ${question}`]);
+}
+
+describe.each(DEVICES)("in a chat: %s", (_, options) => {
+  it("a question is answered, and the next one continues it", () =>
+    chatting(options, async (page) => {
+      await ask(page, "first");
+      expect(await onPage(page)).toEqual(["first", "You said: first"]);
+      await expectSeen(page, "second");
+      const share = await page.evaluate(() => {
+        const heightOf = (name: string) => document.querySelector(name)?.clientHeight ?? 0;
+        return (heightOf(".bar") + heightOf(".chat-header") + heightOf(".composer")) / innerHeight;
+      });
+      expect(share).toBeLessThanOrEqual(0.25);
+    }));
+
+  it("an edited question stands in its place, with the versions before it", () =>
+    chatting(options, async (page) => {
+      await ask(page, "first");
+      await ask(page, "second");
+      await page.getByRole("button", { name: "Edit", exact: true }).first().click();
+      const field = page.getByLabel("Edited question");
+      expect(await field.inputValue()).toBe("first");
+      await field.fill("another first");
+      await page.getByRole("button", { name: "Ask in its place" }).click();
+      await page.getByText("You said: another first", { exact: true }).waitFor();
+      await send(page).waitFor();
+      expect(await onPage(page)).toEqual(["another first", "You said: another first"]);
+      await expectSeen(page, "third");
+      await page.getByText("2/2").waitFor();
+      await page.getByRole("button", { name: "Previous version" }).click();
+      await page.getByText("You said: second", { exact: true }).waitFor();
+      expect(await onPage(page)).toEqual(["first", "You said: first", "second", "You said: second"]);
+      await expectSeen(page, "fourth");
+    }));
+
+  it("an answer that is regenerated stands in its place; later turns belong to the other version", () =>
+    chatting(options, async (page) => {
+      await ask(page, "first");
+      await ask(page, "second");
+      await page.getByRole("button", { name: "Regenerate" }).first().click();
+      await page.getByText("2/2").waitFor();
+      await send(page).waitFor();
+      expect(await onPage(page)).toEqual(["first", "You said: first"]);
+      await expectSeen(page, "third");
+      // It is so after a reload, too.
+      await page.reload();
+      await page.getByText("You said: third", { exact: true }).waitFor();
+      await expectSeen(page, "fourth");
+    }));
+
+  it.each(["Background", "Stream", "WebSocket", "No streaming"])(
+    "a turn that was stopped says what of it the model will see, and the next question goes on from there: %s",
+    (transport) =>
+      chatting(
+        options,
+        async (page) => {
+          await ask(page, "first");
+          await settings(page, () => page.getByRole("radio", { name: transport, exact: true }).check());
+          await further(page, { model: "simulator?fault=stall:3&words=40" });
+          await page.getByLabel("Input", { exact: true }).fill("count");
+          await send(page).click();
+          if (transport === "No streaming") await eventually(() => rig.gateway.vllm.simulator.requests[1]);
+          else await page.locator(".item-answer .part").nth(1).waitFor();
+          await page.getByRole("button", { name: "Stop", exact: true }).click();
+          await send(page).waitFor();
+          const said =
+            transport === "No streaming" ? "will not see this turn" : "see the question and the answer as far";
+          await page.getByText(said).waitFor();
+          await further(page, {});
+          await page.getByLabel("Input", { exact: true }).fill("");
+          await expectSeen(page, "go on");
+        },
+        ["WebSocket", "404"],
+      ),
+  );
+
+  it("a stopped turn can be dropped: the next question takes its place", () =>
+    chatting(options, async (page) => {
+      await ask(page, "first");
+      await further(page, { model: "simulator?fault=stall:3&words=40" });
+      await page.getByLabel("Input", { exact: true }).fill("count");
+      await send(page).click();
+      await page.locator(".item-answer .part").nth(1).waitFor();
+      await page.getByRole("button", { name: "Stop", exact: true }).click();
+      await page.getByRole("button", { name: "Drop" }).click();
+      await page.getByText("The model will not see this turn").waitFor();
+      await further(page, {});
+      await expectSeen(page, "second");
+      await page.getByText("2/2").waitFor();
+    }));
+
+  it("two models answer side by side, and the chat goes on with the chosen one", () =>
+    chatting(options, async (page) => {
+      await settings(page, async () => {
+        await page.getByLabel("Model", { exact: true }).selectOption("simulator");
+        await page.getByLabel("Second model").selectOption("simulator-reasoning");
+      });
+      await page.getByLabel("Input", { exact: true }).fill("hello");
+      await send(page).click();
+      const pair = page.locator(".turn-pair");
+      await pair.getByText("completed", { exact: true }).nth(1).waitFor();
+      const titles = await pair.getByRole("heading", { level: 2 }).allTextContents();
+      expect(titles).toEqual(["simulator", "simulator-reasoning"]);
+      await pair.locator("summary", { hasText: "Words that differ" }).click();
+      await pair.getByText("They say the same.").waitFor();
+      await pair.getByRole("radio", { name: "simulator-reasoning" }).check();
+      await settings(page, async () => {
+        await page.getByLabel("Second model").selectOption("");
+      });
+      await page.getByLabel("Input", { exact: true }).fill("again");
+      await send(page).click();
+      await page.getByText("You said: again", { exact: true }).waitFor();
+      await pair.waitFor({ state: "detached" });
+      // The chosen answer has a thought, and is the second version.
+      expect(await page.locator(".item-reasoning").count()).toBe(1);
+      await page.getByText("2/2").waitFor();
+      expect(inPrompt()).toEqual(["hello", "You said: hello", "again"]);
+    }));
+
+  it("a branch begins at a turn in the middle, which then is the end of the page", () =>
+    chatting(options, async (page) => {
+      await ask(page, "first");
+      await ask(page, "second");
+      await page.getByRole("button", { name: "Branch from here" }).first().click();
+      await page.getByText("Your message begins another branch here.").waitFor();
+      expect(await onPage(page)).toEqual(["first", "You said: first"]);
+      await expectSeen(page, "other");
+      await page.getByRole("button", { name: "Map", exact: true }).click();
+      const map = page.getByRole("tree", { name: "Turns of the conversation" });
+      expect(await map.getByRole("treeitem").count()).toBe(3);
+      await map.getByText("second", { exact: true }).click();
+      await page.locator(".transcript").getByText("You said: second", { exact: true }).waitFor();
+      await page.getByRole("button", { name: "Map", exact: true }).click();
+      await expectSeen(page, "last");
+    }));
+
+  it("a function's output stands in the card of its call", () =>
+    chatting(options, async (page) => {
+      const functions = [{ type: "function", name: "get_weather", parameters: { type: "object", properties: {} } }];
+      await further(page, { tools: functions });
+      await page.getByLabel("Input", { exact: true }).fill("Use get_weather.");
+      await send(page).click();
+      await page.getByLabel("Output of get_weather").fill("sunny");
+      await page.getByRole("button", { name: "Send output" }).click();
+      await page.locator(".item-answer", { hasText: "The tool get_weather returned: sunny" }).waitFor();
+      const card = page.locator(".item-call");
+      expect(await card.count()).toBe(1);
+      await card.getByText("sunny", { exact: true }).waitFor();
+      expect(await page.locator(".item-input").count()).toBe(1);
+      await send(page).waitFor();
+      await ask(page, "thanks");
+      expect(inPrompt()).toEqual(["Use get_weather.", "{}", "sunny", "The tool get_weather returned: sunny", "thanks"]);
+    }));
+
+  it("without storage, the next request has the turns itself", () =>
+    chatting(options, async (page) => {
+      await further(page, { store: false });
+      await ask(page, "first");
+      await expectSeen(page, "second");
+      await further(page, {});
+      await expectSeen(page, "third");
+      await expectSeen(page, "fourth");
+    }));
+
+  it("of another client is opened whole by its address, and continued", () =>
+    chatting(options, async (page) => {
+      const post = async (body: object) => {
+        const answer = await rig.gateway.post({ model: "simulator", ...body }, { authorization: `Bearer ${KEY}` });
+        return ((await answer.json()) as { id: string }).id;
+      };
+      const one = await post({ input: "one" });
+      const two = await post({ input: "two", previous_response_id: one });
+      await post({ input: "three", previous_response_id: two });
+      await page.evaluate((hash) => (location.hash = hash), `#/chat/${one}`);
+      await page.getByText("You said: three", { exact: true }).waitFor();
+      const whole = ["one", "You said: one", "two", "You said: two", "three", "You said: three"];
+      expect(await onPage(page)).toEqual(whole);
+      await expectSeen(page, "four");
+    }));
+
+  it("is accessible, and fits the screen", () =>
+    chatting(options, async (page) => {
+      await ask(page, "first");
+      await page.getByRole("button", { name: "Regenerate" }).click();
+      await page.getByText("2/2").waitFor();
+      await send(page).waitFor();
+      await page.getByRole("button", { name: "Map", exact: true }).click();
+      await page.getByRole("tree", { name: "Turns of the conversation" }).waitFor();
+      await expectAccessible(page);
+      await expectUsable(page);
+    }));
+});
+
+it("a gateway that is killed in mid-answer is told on the page, and where the answer went on", () =>
+  chatting(
+    {},
+    async (page) => {
+      await further(page, { model: "simulator?fault=stall:3" });
+      await page.getByLabel("Input", { exact: true }).fill("one two three four five six");
+      await send(page).click();
+      await page.locator(".item-answer .part").first().waitFor();
+      const restarted = rig.worker.restart();
+      await page
+        .locator(".connection")
+        .getByText(/The connection is lost. Trying again \(\d+\)/)
+        .waitFor();
+      await restarted;
+      await page
+        .locator(".connection")
+        .getByText(/Connected again after event \d+: nothing is lost, nothing is repeated./)
+        .waitFor();
+      await eventually(() => {
+        for (const request of rig.gateway.vllm.simulator.requests) request.release();
+        return page.getByText("completed", { exact: true }).isVisible();
+      });
+      expect(await onPage(page)).toEqual(["one two three four five six", "You said: one two three four five six"]);
+      await further(page, {});
+      await expectSeen(page, "and then?");
+    },
+    ["ERR_", "network error"],
+  ));
