@@ -23,8 +23,8 @@ import type { Caller } from "./transport.ts";
 export async function compactConversation(caller: Caller, body: unknown) {
   using scope = RequestScope.open(caller);
   const creation = await acceptCreate(scope, caller, body, { schema: compactRequest, makesTurn: false });
-  const { address, createdAt, abort, modelAccess } = creation;
-  const { config, tenant, waitUntil, onAttempt, observation, identity } = caller;
+  const { address, createdAt, abort, measured, modelAccess } = creation;
+  const { config, tenant, waitUntil, onAttempt, identity } = caller;
   const { spec, past } = await prepareTurn(creation, undefined);
   const turn = assembleTurn(spec, past, {
     config,
@@ -34,9 +34,9 @@ export async function compactConversation(caller: Caller, body: unknown) {
     signal: abort.signal,
     waitUntil,
     onAttempt,
-    measured: observation?.measured,
+    measured,
   });
-  if (observation?.measured.turn) observation.measured.turn.isStored = false;
+  if (measured.turn) measured.turn.isStored = false;
   const started = turn.start();
   await started;
   const result = await turn.run(started, async (_, terminate) => terminate());

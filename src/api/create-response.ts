@@ -27,7 +27,7 @@ import {
 import { foregroundTurns, isEndedByOperator } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
-import { retrieveResponse } from "./responses.ts";
+import { createdInclude, retrieveResponse } from "./responses.ts";
 import { answerRun, createOnce, startRun } from "./runs.ts";
 import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
 
@@ -106,6 +106,7 @@ async function runForeground<Sink extends ClientSink>(
 ): Promise<Created<Sink>> {
   const { caller, request, address, isNewHome, createdAt, conversation, abort, modelAccess, scope } = creation;
   const { config, homes, waitUntil, onAttempt, observation } = caller;
+  const { measured } = creation;
   const generates = !isOnlyPrepared(request);
   const entered = conversation && (await enterConversation(creation, conversation.id));
   const onLeft = () => abort.abort(clientLeft());
@@ -131,7 +132,7 @@ async function runForeground<Sink extends ClientSink>(
     sink,
     steering,
     onAttempt,
-    measured: observation?.measured,
+    measured,
     diagnosis: generates ? diagnoseCache(creation, prepared.spec, prepared.past) : undefined,
   };
   let { spec } = prepared;
@@ -196,7 +197,7 @@ async function runForeground<Sink extends ClientSink>(
   const { outcome, closed } = await ended;
   if (outcome.status === "failed" && !slowAnswer?.hasBegun) throw outcome.error;
   if (keeping.isKnown) {
-    return { kind: "response", response: await retrieveResponse(caller, address, ["reasoning.encrypted_content"]) };
+    return { kind: "response", response: await retrieveResponse(caller, address, createdInclude(request)) };
   }
   return { kind: "response", response: closed };
 }
@@ -253,8 +254,8 @@ async function keepTurn(
   token: string | undefined,
   slowAnswer: SlowAnswer | undefined,
 ): Promise<Keeping> {
-  const { caller, request, previous, address, owner, createdAt } = creation;
-  const { homes, observation } = caller;
+  const { caller, request, previous, address, owner, createdAt, measured } = creation;
+  const { homes } = caller;
   const inConversation = token !== undefined;
   const isStored = request.store !== false || inConversation;
   const named = isStored || caller.keep ? await work.run(addItemIds(past.input, address, creation.renamesItems)) : [];
@@ -293,10 +294,11 @@ async function keepTurn(
           messages,
           // A turn with `store: false` leaves its items in its conversation, and no response.
           response: keep ? closed.head : null,
+          timing: keep ? closed.keptTiming : null,
           owner,
           lease: token === undefined ? null : { token, joins },
         });
-        if (observation) observation.measured.rowsWritten = rows;
+        measured.rowsWritten = rows;
         keeping.isKnown = creation.isNamed && keep && rows === 0;
       } else if (isWhole) caller.keep?.({ address, input: JSON.stringify(named.filter(isKept)), output, messages });
       terminate();

@@ -11,7 +11,7 @@ import {
   type TurnName,
 } from "@responses-edge/responses-api/ids";
 import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/registry";
-import { untilEntered } from "@responses-edge/turn/contract/measurements";
+import { type Measurements, newMeasurements, untilEntered } from "@responses-edge/turn/contract/measurements";
 import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
 import type { z } from "zod";
 import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/affinity.ts";
@@ -77,6 +77,8 @@ export interface Creation {
    * cancelled; a turn that still waits for its conversation leaves the queue. A run in its home goes on.
    */
   abort: AbortController;
+  /** Those of telemetry where there is any. */
+  measured: Measurements;
   modelAccess: ModelAccess;
   /** The function that opened it gives back all that the request has taken, unless another scope took it over (`move`). */
   scope: RequestScope;
@@ -184,6 +186,7 @@ export async function acceptCreate(
     givenFiles,
     createdAt: Date.now(),
     abort,
+    measured: caller.observation?.measured ?? newMeasurements(),
     modelAccess,
     scope,
   };
@@ -303,7 +306,7 @@ export type ReadHistory = Omit<ReadPast, "input">;
 
 /** Does work that may have to wait for the new turn's conversation, under `ticket`. */
 export async function inQueue<T>(
-  { caller, address, abort, conversation }: Creation,
+  { caller, address, abort, conversation, measured }: Creation,
   ticket: string,
   work: () => Promise<T>,
 ): Promise<T> {
@@ -311,7 +314,7 @@ export async function inQueue<T>(
     caller.waitUntil(caller.homes.ask(address.home, undefined, (home) => home.leaveConversation(ticket)));
   abort.signal.addEventListener("abort", leave, { once: true });
   try {
-    return await (conversation ? untilEntered(caller.observation?.measured, work) : work());
+    return await (conversation ? untilEntered(measured, work) : work());
   } finally {
     abort.signal.removeEventListener("abort", leave);
   }

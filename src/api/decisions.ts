@@ -51,10 +51,9 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
   const { questions } = parse(decisionQuestions, body);
   const prompts = questions.reduce((sum, question) => sum + promptsFor(optionsOf(question).length), 0);
   const creation = await acceptCreate(scope, caller, body, { schema: decisionRequest, makesTurn: false, prompts });
-  const { modelAccess, abort } = creation;
+  const { modelAccess, abort, measured } = creation;
   const { spec, past } = await prepareTurn(creation, undefined);
-  const { config, onAttempt, observation } = caller;
-  const measured = observation?.measured;
+  const { config, onAttempt } = caller;
   const host = { config, modelAccess, access: {}, signal: abort.signal, onAttempt, measured };
   const { engine, prompt } = await assemblePrompt(spec, past, host);
   const { continues } = await modelAccess.upstream.learnDialect(abort.signal);
@@ -77,7 +76,7 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
     const head = JSON.stringify({ model: spec.model.name });
     scope.end({ outcome: { status }, closed: { spent, head }, kind: "decisions" });
     const replica = modelAccess.upstream.server.config.name;
-    if (measured) measured.asked = { model: spec.model, replica, tokens: tokensOf(model.usage) };
+    measured.asked = { model: spec.model, replica, tokens: tokensOf(model.usage) };
   }
   const { input, createdAt } = creation;
   const said = { model: spec.model.name, input: { input, questions }, output: answers, createdAt };

@@ -1,5 +1,5 @@
 import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
-import { includeValues } from "@responses-edge/responses-api/create-fields";
+import { includeValues, responseIncludeValues } from "@responses-edge/responses-api/create-fields";
 import { MAX_ID_LENGTH, parseFileId } from "@responses-edge/responses-api/ids";
 import { FILE_STATUSES } from "@responses-edge/responses-api/platform/vector-stores";
 import type { UsageGroup } from "@responses-edge/usage-limits";
@@ -23,7 +23,7 @@ const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
 export const includeQuery = z.object({ include: includeValues });
 
 export const retrieveQuery = z.object({
-  include: includeValues,
+  include: responseIncludeValues,
   stream: boolean.optional(),
   starting_after: wholeNumber.pipe(z.int().min(0)).optional(),
   include_obfuscation: boolean.optional(),

@@ -1,4 +1,5 @@
-import { type includeValues, metadata } from "@responses-edge/responses-api/create-fields";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
+import { metadata, type responseIncludeValues } from "@responses-edge/responses-api/create-fields";
 import { conversationNotFound, invalidRequest, responseNotFound } from "@responses-edge/responses-api/errors";
 import {
   MAX_ID_LENGTH,
@@ -11,10 +12,11 @@ import {
 import { withoutReadParts } from "@responses-edge/responses-api/items/parts";
 import { type ReasoningShown, shownHead, shownItems } from "@responses-edge/responses-api/items/reasoning";
 import { parse } from "@responses-edge/responses-api/validation-errors";
+import type { ShownResponse } from "@responses-edge/turn/response";
 import { z } from "zod";
 import { conversationAddress } from "../store/home/home-client.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "../store/home/item-store.ts";
-import type { StoredResponse } from "../store/home/turn-store.ts";
+import { type StoredResponse, timingOf } from "../store/home/stored-response.ts";
 import type { Stub } from "../store/objects/objects.ts";
 import { unwrap } from "../store/objects/rpc.ts";
 import { withImages } from "./shown-images.ts";
@@ -33,17 +35,13 @@ export function responseAddress(id: string): TurnAddress {
   return address;
 }
 
-export async function retrieveResponse(
-  caller: Caller,
-  address: TurnAddress,
-  include: Include,
-): Promise<StoredResponse> {
+export async function retrieveResponse(caller: Caller, address: TurnAddress, include: Include): Promise<ShownResponse> {
   const response = await ask(caller, address, (home) => home.retrieve(address.turn));
   return shownResponse(caller, response, include);
 }
 
 /** Stops a background run, and gives the response in its state after that. Throws the 400 of a synchronous response. */
-export async function cancelResponse(caller: Caller, address: TurnAddress): Promise<StoredResponse> {
+export async function cancelResponse(caller: Caller, address: TurnAddress): Promise<ShownResponse> {
   const response = unwrap(await ask(caller, address, (home) => home.cancel(address.turn)));
   return shownResponse(caller, response, []);
 }
@@ -52,7 +50,7 @@ export async function cancelResponse(caller: Caller, address: TurnAddress): Prom
 export const metadataBody = z.object({ metadata: metadata.nullable().describe("`null` removes all of it.") });
 
 /** Replaces the metadata of a response, and gives the response. Throws the 409 of one that is running. */
-export async function updateResponse(caller: Caller, address: TurnAddress, body: unknown): Promise<StoredResponse> {
+export async function updateResponse(caller: Caller, address: TurnAddress, body: unknown): Promise<ShownResponse> {
   const { metadata: values } = parse(metadataBody, body);
   const response = unwrap(await ask(caller, address, (home) => home.updateResponse(address.turn, values ?? {})));
   return shownResponse(caller, response, []);
@@ -87,7 +85,12 @@ async function ask<T>(
 
 /** Stored responses and items as their caller sees them. */
 
-export type Include = readonly z.output<typeof includeValues>[number][];
+export type Include = readonly z.output<typeof responseIncludeValues>[number][];
+
+/** The fields that the answer to a create includes: encrypted reasoning even if not asked for, as OpenAI's does. */
+export function createdInclude({ include }: Pick<CreateRequest, "include">): Include {
+  return include?.includes("timing") ? ["reasoning.encrypted_content", "timing"] : ["reasoning.encrypted_content"];
+}
 
 /** A page, and the fields to include in its items. */
 export interface ShownPage extends PageRequest {
@@ -96,16 +99,15 @@ export interface ShownPage extends PageRequest {
 
 export async function shownResponse(
   caller: Caller,
-  { head, output }: StoredResponse,
+  { head, output, keptTiming }: StoredResponse,
   include: Include,
-): Promise<StoredResponse> {
+): Promise<ShownResponse> {
   const shown = reasoningShown(caller, include);
-  return { head: shownHead(head, shown), output: await withImages(caller, shownItems(output, shown)) };
-}
-
-/** The response to a create. It includes encrypted reasoning even if not asked for, as OpenAI's does. */
-export function createdResponse(caller: Caller, stored: StoredResponse): Promise<StoredResponse> {
-  return shownResponse(caller, stored, ["reasoning.encrypted_content"]);
+  return {
+    head: shownHead(head, shown),
+    output: await withImages(caller, shownItems(output, shown)),
+    ...(include.includes("timing") && { timing: timingOf({ head, output, keptTiming }) }),
+  };
 }
 
 export async function shownItemPage(caller: Caller, page: ItemPage, include: Include): Promise<ItemPage> {

@@ -30,6 +30,8 @@ interface Asked {
   after: number;
   /** True if deltas keep their `obfuscation`. */
   obfuscation: boolean;
+  /** True if the last event has the response's times, whether its create has asked for them or not. */
+  timing?: boolean;
 }
 
 let followed = 0;
@@ -57,8 +59,8 @@ export async function followResponse(
 
 /** The events that the home writes. Throws as `followResponse`. */
 async function eventsAfter({ homes, signal }: Caller, address: TurnAddress, asked: Asked) {
-  const { after, obfuscation } = asked;
-  const url = homeUrl({ kind: "events", turn: address.turn, after, obfuscation });
+  const { after, obfuscation, timing = false } = asked;
+  const url = homeUrl({ kind: "events", turn: address.turn, after, obfuscation, timing });
   const events = await homes.ask(address.home, null, (home) => home.fetch(url, { signal }));
   if (events?.ok && events.body) return events.body;
   await events?.body?.cancel();

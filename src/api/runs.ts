@@ -18,7 +18,7 @@ import type { Model } from "@responses-edge/turn/contract/engine";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import { senderOf } from "../assembly/flow.ts";
 import type { RunSpec } from "../store/home/run-store.ts";
-import type { StoredResponse } from "../store/home/turn-store.ts";
+import type { StoredResponse } from "../store/home/stored-response.ts";
 import type { Stub } from "../store/objects/objects.ts";
 import { maxOutputLength, refused, unwrap } from "../store/objects/rpc.ts";
 import { diagnoseCache } from "./cache-diagnosis.ts";
@@ -26,7 +26,7 @@ import { type Creation, inQueue } from "./creation.ts";
 import { readInputFiles } from "./input-files.ts";
 import { withLiveTurn } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
-import { createdResponse } from "./responses.ts";
+import { createdInclude, shownResponse } from "./responses.ts";
 import { followResponse } from "./run-events.ts";
 import type { Created } from "./transport.ts";
 
@@ -138,12 +138,13 @@ export async function answerRun(
     const obfuscation = request.stream_options?.include_obfuscation ?? true;
     return { kind: "run", events: await followResponse(caller, address, { after: -1, obfuscation }) };
   }
-  if (request.background) return { kind: "response", response: await createdResponse(caller, accepted) };
+  const include = createdInclude(request);
+  if (request.background) return { kind: "response", response: await shownResponse(caller, accepted, include) };
   const finished = await caller.homes.ask(address.home, null, (home) => home.finished(address.turn));
   if (!finished) throw responseNotFound(responseId(address));
   const { error } = JSON.parse(finished.response.head) as { error: ResponseObject["error"] };
   if (error) throw finished.failure ? new ApiError(finished.failure) : failureOf(error);
-  return { kind: "response", response: await createdResponse(caller, finished.response) };
+  return { kind: "response", response: await shownResponse(caller, finished.response, include) };
 }
 
 /** Turns a failure that is stored only as a response into the error of a foreground request. */

@@ -1,6 +1,7 @@
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import type { BatchSink } from "@responses-edge/turn/output-events";
+import type { ShownResponse } from "@responses-edge/turn/response";
 import type { TurnResult } from "@responses-edge/turn/turn";
 import type { PastSource } from "../assembly/assemble-turn.ts";
 import type { Config } from "../config/index.ts";
@@ -8,7 +9,6 @@ import type { Identity } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import type { AuditEvent } from "../store/deployment/keys/key-directory.ts";
 import type { HomeClient } from "../store/home/home-client.ts";
-import type { StoredResponse } from "../store/home/turn-store.ts";
 import type { FileClient } from "../store/tenant/files/file-client.ts";
 import type { StoreClient } from "../store/tenant/vector-stores/store-client.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
@@ -78,7 +78,7 @@ export interface UnstoredTurn {
 /** The result of a creation. */
 export type Created<Sink extends ClientSink> =
   /** The response: ended, or, for a background run, in its current state. */
-  | { kind: "response"; response: StoredResponse }
+  | { kind: "response"; response: ShownResponse }
   /** A foreground turn that runs while its client is connected. Its events go to `sink`. `ended` never rejects. */
   | { kind: "events"; sink: Sink; ended: Promise<TurnResult> }
   /** A run in its home, followed from its first event: SSE, as `followResponse` gives it. */

@@ -77,8 +77,8 @@ export interface TurnHost {
   steering?: Steering | undefined;
   /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
   logged?: TurnState | undefined;
-  /** The request's measurements, if they are wanted. */
-  measured?: Measurements | undefined;
+  /** The request's measurements. */
+  measured: Measurements;
   /** The comparison with an earlier prompt, if the request asked for it. */
   diagnosis?: Promise<CacheDiagnosis> | undefined;
 }
@@ -94,7 +94,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const { past, known, request } = kept
     ? openPast(kept, spec, secrets, config)
     : { past: NO_PAST, known: undefined, request: spec.request };
-  if (measured) noteTurn(measured, spec, request, config);
+  noteTurn(measured, spec, request, config);
   const { modelAccess = new ModelAccess(config, spec.tenant) } = host;
   const { upstream } = modelAccess;
   const mayHaveTools = request.tools != null || !past.isTextOnly;
@@ -135,7 +135,8 @@ const NO_PAST: TurnPast = { history: [], replays: [], input: [], removed: [] };
 export async function assemblePrompt(
   spec: TurnSpec,
   kept: Past,
-  host: Pick<TurnHost, "config" | "modelAccess" | "access" | "signal" | "onAttempt" | "measured"> & {
+  host: Pick<TurnHost, "config" | "modelAccess" | "access" | "signal" | "onAttempt"> & {
+    measured?: Measurements | undefined;
     listsTools?: false;
   },
 ): Promise<{ engine: Engine; prompt: Prompt }> {

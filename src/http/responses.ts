@@ -195,7 +195,8 @@ export const responses = [
       const address = responseAddress(context.req.param("id"));
       const caller = callerOf(context);
       if (stream) {
-        return eventStream(context, await followResponse(caller, address, { after: after ?? -1, obfuscation }));
+        const timing = include.includes("timing");
+        return eventStream(context, await followResponse(caller, address, { after: after ?? -1, obfuscation, timing }));
       }
       if (after !== undefined) {
         throw invalidRequest("starting_after", "'starting_after' is only valid with 'stream=true'.");

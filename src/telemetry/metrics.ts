@@ -47,7 +47,9 @@ function modelLabel({ model: { upstream }, isOperatorsModel }: MeasuredTurn): st
 export function recordMetrics(event: WideEvent, measured: Measurements, record: Record): void {
   recordHttp(event, record);
   if (event.queued_ms !== undefined) record(QUEUED, {}, event.queued_ms / 1000);
-  if (event.conversation_wait_ms !== undefined) record(CONVERSATION_WAIT, {}, event.conversation_wait_ms / 1000);
+  // The wait of a run is that of the request that has begun it.
+  if (event.conversation_wait_ms !== undefined && event.transport !== "background")
+    record(CONVERSATION_WAIT, {}, event.conversation_wait_ms / 1000);
   if (!measured.turn || (event.transport !== "background" && !measured.end && measured.modelCalls.length === 0)) return;
   const model = modelLabel(measured.turn);
   const common = {

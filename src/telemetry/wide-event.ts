@@ -75,7 +75,7 @@ export interface RequestFacts {
 }
 
 export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEvent {
-  const { turn, asked, end, trace, modelCalls, toolCalls, toolCounts, conversation } = measured;
+  const { turn, asked, end, trace, modelCalls, toolCalls, toolCounts } = measured;
   const error = facts.error ?? end?.error;
   const model = turn?.model ?? asked?.model;
   const tokens = end?.tokens ?? asked?.tokens;
@@ -103,7 +103,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     upstream_error: measured.upstreamError,
     response_id: turn?.responseId,
     conversation_id: turn?.conversation,
-    conversation_wait_ms: conversation && conversation.endedAt - conversation.begunAt,
+    conversation_wait_ms: measured.waitedMs,
     queued_ms: measured.queuedMs,
     accept_ms: since(facts.begunAt, accepted?.acceptedAt),
     first_token_ms: since(facts.begunAt, first?.firstChunkAt),

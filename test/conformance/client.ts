@@ -238,14 +238,15 @@ async function streamViolations(
   return violations;
 }
 
-/** Check 36: a replay gives the very events of the first stream; only `obfuscation` may differ. */
+/** Check 36: a replay gives the very events of the first stream; only `obfuscation` may differ, and the fields of `include`. */
 function replayViolations(events: readonly WireEvent[], known: ReadonlyMap<number, unknown>): string[] {
   const violations: string[] = [];
   for (const { data } of events) {
     if (!isObject(data)) continue;
     const before = known.get(Number(data.sequence_number));
     if (!isObject(before)) continue;
-    const [now, then] = [withoutObfuscation(data), withoutObfuscation(before)];
+    const now = withoutIncludes(withoutObfuscation(data));
+    const then = withoutIncludes(withoutObfuscation(before));
     if (!sameJson(now, then)) {
       violations.push(`#36 replay: event ${show(data.sequence_number)} has ${difference(now, then)} as before`);
     }
@@ -331,10 +332,10 @@ function metadataOf({ sent }: Exchange): ResponseObject["metadata"] {
 }
 
 /** A response without the fields that `include` may add, since two requests may differ in them. */
-function withoutIncludes(response: ResponseObject): object {
+function withoutIncludes(response: object): object {
   const copy: unknown = JSON.parse(
     JSON.stringify(response, (key, value: unknown) => {
-      return key === "logprobs" || key === "encrypted_content" ? undefined : value;
+      return key === "logprobs" || key === "encrypted_content" || key === "timing" ? undefined : value;
     }),
   );
   return isObject(copy) ? copy : {};

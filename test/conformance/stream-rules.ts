@@ -19,6 +19,7 @@ const CHANGING_KEYS: ReadonlySet<string> = new Set([
   "recovery",
   "service_tier",
   "status",
+  "timing",
   "tool_usage",
   "usage",
 ]);

@@ -1,3 +1,4 @@
+import type { ResponseTiming } from "@responses-edge/responses-api/response";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { eventually } from "../e2e/support.ts";
@@ -30,6 +31,11 @@ function post(body: object): Promise<Response> {
 
 const create = (reader: Reader, model: string) => createAt(worker.url, reader, { model, input: "Go on." });
 const resume = (reader: Reader) => resumeAt(worker.url, reader);
+
+async function timingOf({ id }: Reader): Promise<ResponseTiming> {
+  const answer = await fetchAnew(`${worker.url}/v1/responses/${id}?include[]=timing`);
+  return ((await answer.json()) as { timing: ResponseTiming }).timing;
+}
 
 /** Checks a stream from its first event to its last by the rules of every stream. Gives its output without ids. */
 function outputOf(reader: Reader): string {
@@ -77,7 +83,23 @@ describe("kill -9", () => {
       expect(reader.text).toBe(replays[index]?.text);
       expect(outputOf(reader)).toBe(expected);
     }
+    const times = await Promise.all(known.map(timingOf));
+    for (const { rounds, settled_ms, items } of times) {
+      let before = 0;
+      for (const { began_ms, first_token_ms, ended_ms } of rounds) {
+        expect(began_ms).toBeGreaterThanOrEqual(before);
+        expect(first_token_ms).toBeGreaterThanOrEqual(began_ms);
+        expect(ended_ms).toBeGreaterThanOrEqual(first_token_ms ?? 0);
+        before = ended_ms;
+      }
+      expect(settled_ms).toBeGreaterThanOrEqual(before);
+      expect(items).toHaveLength(1);
+      expect(rounds.at(-1)?.error).toBeNull();
+      // All rounds but the last one were cut off.
+      for (const { error } of rounds.slice(0, -1)) expect(error).toBe("server_restarted");
+    }
     // Some must have been cut off: otherwise the test proves nothing.
+    expect(times.filter(({ rounds }) => rounds.length > 1).length).toBeGreaterThan(STREAMS / 4);
     const continued = vllm.simulator.requests.filter(({ body }) => JSON.stringify(body)?.includes("continue_final"));
     expect(continued.length).toBeGreaterThan(STREAMS / 4);
   });

@@ -1,6 +1,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
+import type { ResponseTiming } from "@responses-edge/responses-api/response";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { backup } from "../../cli/backup/backup.ts";
 import { restore } from "../../cli/backup/restore.ts";
@@ -214,7 +215,10 @@ describe("workers", () => {
     expect(continuing.some(({ id, isWhole }) => isWhole && workerWith(id) === killed)).toBe(true);
     for (const { isWhole, text } of live) expect(isWhole).toBe(text === expected);
     for (const { id } of streams.filter(({ isWhole }) => isWhole)) {
-      expect(textOf(await ask<Told>(`${url}/v1/responses/${id}`))).toBe(expected);
+      const kept = await ask<Told & { timing: ResponseTiming }>(`${url}/v1/responses/${id}?include[]=timing`);
+      expect(textOf(kept)).toBe(expected);
+      expect(kept.timing.rounds).toMatchObject([{ server: "vllm", purpose: "round", attempts: 1 }]);
+      expect(kept.timing.items).toHaveLength(1);
     }
 
     const cutOff = readers.filter((reader) => !hasEnded(reader));

@@ -103,9 +103,11 @@ describe("a batch", () => {
     expect(batch.error_file_id).toBeUndefined();
     const lines = await linesOf(batch.output_file_id);
     expect(lines.map(({ custom_id }) => custom_id)).toEqual(ids);
+    const include = ["timing"] as unknown as ["reasoning.encrypted_content"];
     const responses = await Promise.all(
-      lines.map(({ response }) => openai.responses.retrieve(response?.body.id ?? "")),
+      lines.map(({ response }) => openai.responses.retrieve(response?.body.id ?? "", { include })),
     );
+    for (const response of responses) expect(response).toMatchObject({ timing: { rounds: [{ attempts: 1 }] } });
     expect(responses.map(({ output_text }) => output_text)).toEqual(ids.map((id) => `You said: ${id}`));
     const input = responses.reduce((sum, { usage }) => sum + (usage?.input_tokens ?? 0), 0);
     expect(batch.usage).toMatchObject({ input_tokens: input });

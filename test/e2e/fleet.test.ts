@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { ResponseTiming } from "@responses-edge/responses-api/response";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { isWhole, replay } from "./event-streams.ts";
@@ -489,6 +490,10 @@ describe("a model with a fallback", () => {
       for (const model of ["simulator-reasoning", "best"]) {
         const { response } = await create(fleet, way, { model, input: INPUT });
         expect(response).toMatchObject({ status: "completed", model: "simulator" });
+        const { timing } = (await fleet.openai.responses.retrieve(response.id, {
+          include: ["timing"] as unknown as ["reasoning.encrypted_content"],
+        })) as unknown as { timing: ResponseTiming };
+        expect(timing.rounds.at(-1)).toMatchObject({ server: "small", model: "simulator", error: null });
       }
     }
     await big.restart();

@@ -124,6 +124,7 @@ describe("the list", () => {
       output: { type: "message", text: expect.stringContaining("harbour") },
       usage,
       duration_ms: expect.any(Number),
+      ...{ server: "vllm", waited_ms: 0, first_token_ms: expect.any(Number), attempts: 1 },
     });
     expect(data[1]?.cost_usd).toBeCloseTo(((usage?.input_tokens ?? 0) + 2 * (usage?.output_tokens ?? 0)) / 1e6, 9);
     expect(data[0]).toMatchObject({ previous_response_id: first });
@@ -194,7 +195,12 @@ describe("the list", () => {
     const model = "simulator?tps=20&words=1000";
     const { id } = await openai.responses.create({ model, input, background: true });
     await reached(gateway, input);
-    expect(await tenant.listed(id)).toMatchObject({ status: "queued", duration_ms: null, cost_usd: null });
+    expect(await tenant.listed(id)).toMatchObject({
+      status: "queued",
+      duration_ms: null,
+      server: null,
+      attempts: null,
+    });
     await openai.responses.cancel(id);
     await ended({ openai, vllm }, id);
     await eventually(async () => (await tenant.ids("?status=cancelled")).includes(id));

@@ -195,7 +195,7 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
   const fresh = newTurnState();
   const state = { ...fresh, output: items, round: { ...fresh.round, called } };
   const sink = { event: (_type: string, json: string) => void events.push(JSON.parse(json)) };
-  const writer = new EventWriter(state, { address: ADDRESS, sink, obfuscation: false });
+  const writer = new EventWriter(state, { address: ADDRESS, sink, clock: () => 0, obfuscation: false });
   const size = new OutputSize(state, { limit: 1_000_000, withMessages: false });
   const none = { previous: undefined, firstInput: undefined };
   const response = initialResponse({ model: "m" }, { id: "resp_a", model: "m", createdAt: 0 });

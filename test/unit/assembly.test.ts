@@ -2,6 +2,7 @@ import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
+import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import { truncateToFit } from "@responses-edge/turn/truncation";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
@@ -61,7 +62,8 @@ describe("a prompt without a turn", () => {
     const spec = specOf({ instructions: "Be brief.", tools });
     const { engine, prompt } = await assemblePrompt(spec, past, { config, access: {}, signal });
     const { tokens } = await engine.measure(prompt, signal);
-    const host = { config, access: {}, outputLength: 1_000_000, signal, waitUntil: () => {} };
+    const measured = newMeasurements();
+    const host = { config, access: {}, outputLength: 1_000_000, signal, waitUntil: () => {}, measured };
     const turn = assembleTurn(spec, past, host);
     const { outcome } = await turn.run(turn.start(), async (_, terminate) => terminate());
     expect(outcome.status).toBe("completed");
@@ -98,7 +100,14 @@ describe("a prompt without a turn", () => {
 
 it("needs neither tools nor calls' outputs without a history", async () => {
   const tools = [{ type: "mcp", server_label: "docs", server_url: "https://docs.example.com/mcp" }];
-  const host = { config, access: {}, outputLength: 1_000_000, signal, waitUntil: () => {} };
+  const host = {
+    config,
+    access: {},
+    outputLength: 1_000_000,
+    signal,
+    waitUntil: () => {},
+    measured: newMeasurements(),
+  };
   const turn = assembleTurn(specOf({ tools }), undefined, host);
   const error = invalidRequest("previous_response_id", "It has been deleted.");
   const { closed } = await turn.abandon({ status: "failed", error }, async (_, terminate) => terminate());

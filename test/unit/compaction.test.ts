@@ -6,6 +6,7 @@ import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { SUMMARY_ID, standingItems, standingPast } from "@responses-edge/turn/compacted-past";
 import { thresholdOf } from "@responses-edge/turn/compaction";
 import { cutInMiddle, selectKept } from "@responses-edge/turn/compaction-selection";
+import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import { isRecord, recordLine } from "@responses-edge/turn/records";
 import { responseBody } from "@responses-edge/turn/response";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
@@ -295,7 +296,8 @@ describe.each([
       flush: () => undefined,
     };
     const logged = lines.length > 0 ? readLoggedTurn([...lines]) : undefined;
-    const host = { config, access: {}, outputLength: 1_000_000, signal, waitUntil: () => {}, sink, logged };
+    const measured = newMeasurements();
+    const host = { config, access: {}, outputLength: 1_000_000, signal, waitUntil: () => {}, sink, measured, logged };
     const turn = assembleTurn(spec, past, host);
     if (!logged) turn.queue();
     const { closed } = await turn.resume(async (_, terminate) => terminate());

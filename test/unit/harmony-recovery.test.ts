@@ -79,8 +79,8 @@ class Run extends rig.NamedRun<Completion> {
     for (const line of rows.flatMap(({ body }) => fromCell(body).split("\n"))) {
       if (!line.startsWith("[")) continue;
       const [record] = JSON.parse(line) as [{ sampled?: { ids: number[] } }];
-      // Hidden reasoning belongs to the round.
-      if ("thought" in record || "thought_ended" in record) continue;
+      // Hidden reasoning belongs to the round, as times do.
+      if (["thought", "thought_ended", "model_call", "item_at"].some((kind) => kind in record)) continue;
       ids = record.sampled ? [...ids, ...record.sampled.ids] : [];
     }
     return ids;
@@ -92,7 +92,7 @@ function eventsIn(stream: string): ResponseStreamEvent[] {
   expect(stream.endsWith("data: [DONE]\n\n")).toBe(true);
   const data = [...stream.matchAll(/^data: (.*)$/gm)].map(([, text]) => text ?? "");
   expect(data.filter((text) => !text.startsWith("{"))).toEqual(["[DONE]"]);
-  expect(stream).not.toMatch(/"(sampled|called|answering|dispatched|answered|round)"/);
+  expect(stream).not.toMatch(/"(sampled|called|answering|dispatched|answered|round|model_call|item_at)"/);
   return data.slice(0, -1).map((json) => JSON.parse(json) as ResponseStreamEvent);
 }
 

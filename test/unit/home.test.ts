@@ -174,7 +174,7 @@ describe("settling", () => {
     const stub = newHome();
     const turn = turnOf("a", null, "x".repeat(500_000));
     await settle(stub, turn, turn);
-    expect(await stub.retrieve("a")).toEqual({ head: turn.response, output: turn.output });
+    expect(await stub.retrieve("a")).toEqual({ head: turn.response, output: turn.output, keptTiming: null });
   });
 
   it("many turns at once stores all of them", async () => {

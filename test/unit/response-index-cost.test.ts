@@ -22,6 +22,7 @@ function entry(no: number, { home, turn }: TurnAddress = newTurnAddress(), creat
     input: message("user", { type: "input_text", text: "Tell me something." }),
     output: message("assistant", { type: "output_text", text: said, annotations: [] }),
     response: JSON.stringify({ ...head, id: responseId({ home, turn }) }),
+    timing: null,
   };
   return entryOf(home, kept, () => false);
 }

@@ -4,6 +4,7 @@ import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { itemId } from "@responses-edge/responses-api/items/registry";
 import { jsonLength } from "@responses-edge/responses-api/json";
 import type { Engine, ModelDelta } from "@responses-edge/turn/contract/engine";
+import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn, type TurnResult } from "@responses-edge/turn/turn";
 import { describe, expect, it } from "vitest";
@@ -58,7 +59,7 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: ROOM, repetitionGuard: "off" },
     tools: { plugins: PLUGINS },
     secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
-    host: { signal: new AbortController().signal, clock: () => 0 },
+    host: { signal: new AbortController().signal, clock: () => 0, measured: newMeasurements() },
   });
   return turn.run(turn.start(), async (_, terminate) => terminate());
 }

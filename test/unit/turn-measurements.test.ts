@@ -22,7 +22,7 @@ const usage: Usage = {
 /**
  * Generates an answer of `reads` upstream reads. Gives the number of clock reads, and the measurements that were read.
  */
-async function generate(reads: number, measured?: Measurements) {
+async function generate(reads: number, measured: Measurements) {
   let now = 1_000;
   let asked = 0;
   let nexts = 0;
@@ -46,13 +46,13 @@ async function generate(reads: number, measured?: Measurements) {
     }),
   } as unknown as Engine;
   const { output } = newOutput();
-  const prompt = { fitting: async () => ({}) as Prompt } as RoundPrompt;
+  const prompt = { fitting: async () => ({ model: "m" }) as Prompt } as RoundPrompt;
   const clock = () => {
     asked += 1;
     now += 10;
     return now;
   };
-  const observed = measured && counted(measured);
+  const observed = counted(measured);
   const options = {
     asked: {
       ...{ request: {} as CreateRequest, address: ADDRESS, model: { name: "m", upstream: "m" } },
@@ -61,11 +61,11 @@ async function generate(reads: number, measured?: Measurements) {
     model: { engine, isServerGone: async () => false, leaveServer: () => {}, replica: () => "gpu-1" },
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: 1_000_000, repetitionGuard: "on" as const },
     tools: { plugins: new Plugins([]), session: undefined },
-    host: { signal: new AbortController().signal, clock, measured: observed?.value },
+    host: { signal: new AbortController().signal, clock, measured: observed.value },
   };
   const generations = new Generations(options, output, prompt);
   const outcome = await generations.run(generations.begin());
-  return { outcome, asked, nexts, reads: observed?.reads() ?? 0 };
+  return { outcome, asked, nexts, reads: observed.reads() };
 }
 
 describe("a generation", () => {
@@ -77,7 +77,7 @@ describe("a generation", () => {
         ...{ span: "", round: 0, purpose: "round" },
         ...{ begunAt: 1_010, acceptedAt: 1_020, firstChunkAt: 1_030, endedAt: 1_040 },
         tokens: { input: 7, cached: 3, output: 5, reasoning: 2 },
-        ...{ replica: "gpu-1", attempts: 0, finishReason: "stop", error: undefined },
+        ...{ model: "m", replica: "gpu-1", queuedMs: 0, attempts: 0, finishReason: "stop", error: undefined },
       },
     ]);
   });
@@ -86,12 +86,5 @@ describe("a generation", () => {
     const few = await generate(2, newMeasurements());
     const many = await generate(2_000, newMeasurements());
     expect([many.asked, many.reads]).toEqual([few.asked, few.reads]);
-  });
-
-  it("does no such work if nothing reads the measurements", async () => {
-    const unmeasured = await generate(200);
-    expect(unmeasured.asked).toBe(0);
-    // The clock is read once for each read, as with measurements.
-    expect(unmeasured.nexts).toBe((await generate(200, newMeasurements())).nexts);
   });
 });

@@ -5,6 +5,7 @@ import type { Item } from "@responses-edge/responses-api/items/registry";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation-errors";
+import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import type { CalledTool, ToolSession } from "@responses-edge/turn/contract/tool-session";
 import type { TurnOptions } from "@responses-edge/turn/options";
 import type { BatchSink } from "@responses-edge/turn/output-events";
@@ -90,7 +91,12 @@ export function newOutput(
         ...{ hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
         ...changed.secrets,
       },
-      host: { signal: new AbortController().signal, clock: () => 2_000, sink: changed.isUnread ? undefined : sink },
+      host: {
+        signal: new AbortController().signal,
+        clock: () => 2_000,
+        measured: newMeasurements(),
+        sink: changed.isUnread ? undefined : sink,
+      },
       usedCallIds: changed.usedCallIds ?? new Set(),
       clientTool: (name) => CLIENT_TOOLS.get(name),
       prompted: request,

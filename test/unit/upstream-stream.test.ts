@@ -2,6 +2,7 @@ import { ChatEngine } from "@responses-edge/engines/chat/engine";
 import { Upstream } from "@responses-edge/engines/upstream";
 import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { parse } from "@responses-edge/responses-api/validation-errors";
+import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn, type TurnResult } from "@responses-edge/turn/turn";
@@ -88,7 +89,7 @@ async function play(
     },
     tools: { plugins: PLUGINS },
     secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
-    host: { signal: new AbortController().signal, clock: () => 0, sink },
+    host: { signal: new AbortController().signal, clock: () => 0, measured: newMeasurements(), sink },
   });
   await turn.run(turn.start(), async (result, terminate) => {
     settled.push(result);

@@ -121,20 +121,22 @@ const promptCacheOptions = z.object({
   prewarm: z.boolean().nullish().describe("The same as `generate: false`."),
 });
 
-/** Values of `include`, here and in the queries that take it. */
-export const includeValues = list(
-  z.enum([
-    "file_search_call.results",
-    "web_search_call.results",
-    "web_search_call.action.sources",
-    "message.input_image.image_url",
-    "computer_call_output.output.image_url",
-    "code_interpreter_call.outputs",
-    "reasoning.encrypted_content",
-    "message.output_text.logprobs",
-  ]),
-  { max: 64 },
-);
+const INCLUDE = [
+  "file_search_call.results",
+  "web_search_call.results",
+  "web_search_call.action.sources",
+  "message.input_image.image_url",
+  "computer_call_output.output.image_url",
+  "code_interpreter_call.outputs",
+  "reasoning.encrypted_content",
+  "message.output_text.logprobs",
+] as const;
+
+/** Values of `include` in the queries of items. */
+export const includeValues = list(z.enum(INCLUDE), { max: 64 });
+
+/** Those of a create, and of a query of a response. */
+export const responseIncludeValues = list(z.enum([...INCLUDE, "timing"]), { max: 64 });
 
 /** OpenAI's least threshold, in tokens. */
 const MIN_COMPACT_THRESHOLD = 1000;
@@ -207,10 +209,10 @@ const openaiFields = {
     .describe("The number of alternatives listed for each token, with `message.output_text.logprobs` in `include`."),
   text: text.nullish(),
   reasoning: reasoning.nullish(),
-  include: includeValues
+  include: responseIncludeValues
     .nullish()
     .describe(
-      "`message.output_text.logprobs` adds log probabilities to the stream and the body. `file_search_call.results`, `web_search_call.results`, `web_search_call.action.sources` and `code_interpreter_call.outputs` add these to items. `reasoning.encrypted_content` is included by default if the deployment has `ENCRYPTION_KEYS`: a client that keeps its items itself then gets the same prompt as with `previous_response_id`.",
+      "`message.output_text.logprobs` adds log probabilities to the stream and the body. `file_search_call.results`, `web_search_call.results`, `web_search_call.action.sources` and `code_interpreter_call.outputs` add these to items. `reasoning.encrypted_content` is included by default if the deployment has `ENCRYPTION_KEYS`: a client that keeps its items itself then gets the same prompt as with `previous_response_id`. `timing` adds the times of the response, also to the last event of a stream.",
     ),
   store: z.boolean().nullish().describe("`false`: nothing is stored. The default is `true`."),
   stream: z.boolean().nullish().describe("`true`: the answer is server-sent events."),

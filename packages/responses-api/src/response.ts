@@ -43,6 +43,36 @@ export const responseSchemas = once(() => {
     }),
     web_search: z.object({ num_requests: count }),
   });
+  const ms = z.int().min(0);
+  const since = ms.describe("Milliseconds from `accepted_at`.");
+  const Round = z.object({
+    server: text.nullable().describe("The name of the model server that was asked last."),
+    model: text,
+    purpose: z
+      .enum(["round", "take_up", "summary"])
+      .describe("`take_up` continues a round that broke off, `summary` compacts the prompt."),
+    began_ms: since,
+    queued_ms: ms.describe("How long it waited for a saturated model server."),
+    first_token_ms: since.nullable(),
+    ended_ms: since,
+    attempts: z.int().min(0).describe("HTTP requests. More than one: it was repeated."),
+    input_tokens: count,
+    cached_tokens: count,
+    output_tokens: count,
+    error: text.nullable().describe("The code of the error that it ended with."),
+  });
+  const Timing = z.object({
+    accepted_at: z.int().describe("Unix milliseconds."),
+    waited_ms: ms.describe("How long it waited for its conversation."),
+    queued_ms: ms.describe("How long all rounds waited for saturated model servers."),
+    rounds: z.array(Round),
+    items: z
+      .array(z.object({ id: text, began_ms: since, ended_ms: since }))
+      .describe("The output items. That of a tool's call ends with its result."),
+    settled_ms: since,
+    rounds_omitted: z.int().describe("The number of further rounds, if there are any.").optional(),
+    items_omitted: z.int().describe("The number of further items, if there are any.").optional(),
+  });
   const ResponseObject = z.object({
     id: text,
     object: z.literal("response"),
@@ -127,8 +157,13 @@ export const responseSchemas = once(() => {
       .object({ down_since: seconds, gives_up_at: seconds })
       .describe("Only in events, while the turn waits for a model server.")
       .optional(),
+    timing: Timing.nullable()
+      .describe(
+        "With `timing` in `include`: the wait, each round and each item. Null while the response is in progress.",
+      )
+      .optional(),
   });
-  return { Usage, ToolUsage, ResponseObject };
+  return { Usage, ToolUsage, Timing, ResponseObject };
 });
 
 type Described = {
@@ -172,6 +207,9 @@ export type CacheDiagnosis = z.output<ReturnType<typeof cacheDiagnosis>>;
 
 /** Token counts of a whole turn. */
 export type Usage = Described["Usage"];
+
+/** The times of a turn: its wait, each round and each item. */
+export type ResponseTiming = Described["Timing"];
 
 /** The use of hosted tools. */
 export type ToolUsage = Described["ToolUsage"];

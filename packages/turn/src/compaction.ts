@@ -219,6 +219,7 @@ export class Compaction {
 
   async #consume(generation: Generation, said: SummaryText): Promise<undefined> {
     for await (const deltas of generation) {
+      this.#generations.calls.first();
       said.take(deltas);
       if (said.hasBegun) {
         this.#output.beginCompaction();

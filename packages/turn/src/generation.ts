@@ -2,11 +2,12 @@ import { ApiError, toApiError } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { Prompt, Resumption } from "./contract/engine.ts";
-import { beginModelCall, endModelCall, type ModelCall, tokensBetween } from "./contract/measurements.ts";
+import { type ModelCall, tokensBetween } from "./contract/measurements.ts";
 import { pause } from "./contract/pause.ts";
 import { withoutCuts } from "./cuts.ts";
 import type { Outcome } from "./decide.ts";
 import { cannotContinue } from "./faults.ts";
+import { NotedCalls } from "./noted-calls.ts";
 import type { TurnOptions } from "./options.ts";
 import type { RoundPrompt } from "./prompt.ts";
 import type { DeltaCount } from "./records.ts";
@@ -46,10 +47,8 @@ const DEATHS = new Set([
   "upstream_aborted",
 ]);
 
-/** The error of a model call that nobody waits for any more. */
-const CANCELLED = "cancelled";
-
 export class Generations {
+  readonly calls: NotedCalls;
   readonly #options: Pick<TurnOptions, "asked" | "model" | "bounds" | "tools" | "host">;
   readonly #output: TurnOutput;
   readonly #prompt: RoundPrompt;
@@ -70,6 +69,7 @@ export class Generations {
     this.#options = options;
     this.#output = output;
     this.#prompt = prompt;
+    this.calls = new NotedCalls(output, options.host);
     this.#guard = new RepetitionGuard(options, output);
     this.#unusable = options.asked.request.enable_response_messages ? new AbortController() : undefined;
     const { signal, steering } = options.host;
@@ -119,15 +119,14 @@ export class Generations {
   async run(started: Promise<Generation>): Promise<Outcome | undefined> {
     const { round, size } = this.#output;
     const { model, host } = this.#options;
-    const { measured, clock, sink } = host;
+    const { sink } = host;
     const guard = this.#guard;
     const mayCite = this.#options.tools.session?.citations !== undefined;
     const consume = async (generation: Generation) => {
       const reads = generation[Symbol.asyncIterator]();
       let read = await reads.next();
       // Outside the loop, which runs for each token.
-      const call = measured?.modelCalls.at(-1);
-      if (call && call.endedAt === undefined) call.firstChunkAt = clock();
+      const call = this.calls.first();
       guard.begin(model.engine.unboundThinking(this.#prompt.current));
       try {
         while (!read.done) {
@@ -150,15 +149,13 @@ export class Generations {
           read = await reads.next();
         }
       } finally {
+        if (call) call.finishReason = round.finish;
         // Stops an unfinished generation.
         if (!read.done) await reads.return?.();
       }
       return undefined;
     };
-    const fault = await this.runToEnd({ started, consume, said: round, again: (fault) => this.resume(fault) });
-    const call = measured?.modelCalls.at(-1);
-    if (call && !fault) call.finishReason = round.finish;
-    return fault;
+    return this.runToEnd({ started, consume, said: round, again: (fault) => this.resume(fault) });
   }
 
   /** Tells whether a fault ends a response that has begun, rather than being the answer to its request. */
@@ -183,7 +180,7 @@ export class Generations {
    */
   async runToEnd({ started, consume, said, again }: RunningGeneration): Promise<Outcome | undefined> {
     const { model, bounds, host } = this.#options;
-    const { signal, steering, clock, measured } = host;
+    const { signal, steering, clock } = host;
     const { state, response } = this.#output;
     const { outageSince } = state.round;
     let policy: ResumePolicy | undefined;
@@ -192,7 +189,7 @@ export class Generations {
     let isCut = false;
     for (;;) {
       const before = said.progress;
-      const usedBefore = measured && said.usage;
+      const usedBefore = said.usage;
       let taken = false;
       try {
         const deltas = await generation;
@@ -200,14 +197,13 @@ export class Generations {
         begun = true;
         response.outage = undefined;
         const goOn = await consume(deltas);
-        if (measured) endModelCall(measured, { now: clock(), tokens: tokensBetween(usedBefore, said.usage) });
+        this.calls.end(tokensBetween(usedBefore, said.usage));
         if (signal.aborted) return { status: "cancelled" };
         if (!goOn) return undefined;
         generation = goOn();
       } catch (error) {
         const fault = toApiError(error);
-        const isEnded = this.#ends.aborted;
-        if (measured) endModelCall(measured, { now: clock(), error: isEnded ? CANCELLED : fault });
+        this.calls.fail(fault, !this.#ends.aborted);
         if (signal.aborted) return { status: "cancelled" };
         if (steering?.signal.aborted && !isCut) {
           isCut = true;
@@ -321,22 +317,21 @@ export class Generations {
     return outOfTokens(Math.max(0, limit - spentTokens), await this.#brokenOff(prompt));
   }
 
-  /** Lets the engine generate, and measures it if measurements are wanted. Throws as the engine does. */
+  /** Lets the engine generate, and measures it. Throws as the engine does. */
   async generate(prompt: Prompt, signal: AbortSignal, purpose: ModelCall["purpose"]): Promise<Generation> {
     const { engine, replica } = this.#options.model;
-    const { clock, measured, onPrompt } = this.#options.host;
-    const call = measured && beginModelCall(measured, { round: this.#output.state.rounds, purpose, now: clock() });
+    const { clock, onPrompt } = this.#options.host;
+    const call = this.calls.begin({ purpose, model: prompt.model });
     try {
       const generation = await engine.generate(prompt, signal);
-      if (call) call.acceptedAt = clock();
+      call.acceptedAt = clock();
       onPrompt?.(prompt);
       return generation;
     } catch (error) {
-      const fault = signal.aborted ? CANCELLED : toApiError(error);
-      if (measured) endModelCall(measured, { now: clock(), error: fault });
+      this.calls.fail(error, !signal.aborted);
       throw error;
     } finally {
-      if (call) call.replica = replica?.();
+      call.replica = replica?.();
     }
   }
 

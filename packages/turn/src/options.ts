@@ -112,8 +112,8 @@ export interface TurnHost {
   sink?: BatchSink | undefined;
   /** Keeps the host alive for work after the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
-  /** The request's measurements, if they are wanted. */
-  measured?: Measurements | undefined;
+  /** The request's measurements. */
+  measured: Measurements;
   /** The comparison with an earlier prompt, if the request asked for it. Never rejects, and ends soon after the answer. */
   diagnosis?: Promise<CacheDiagnosis> | undefined;
   /** Called with each prompt that the model server has accepted. */

@@ -12,6 +12,7 @@ import { jsonLength } from "@responses-edge/responses-api/json";
 import type { TurnRecord } from "./records.ts";
 import { applyDelta, applyEvent, applyRecord, type TurnState } from "./state.ts";
 import type { AsideEvent } from "./steering.ts";
+import { MAX_TIMED_ITEMS } from "./timing.ts";
 
 /** Takes the events of a turn, in order, each as its type and its JSON text. */
 interface EventSink {
@@ -43,6 +44,8 @@ interface EventWriterOptions {
   address: TurnAddress;
   /** Absent if nobody streams: events then only change the state. */
   sink?: EventSink | undefined;
+  /** Now, in Unix milliseconds. */
+  clock: () => number;
   /** Pad delta events with random characters (`stream_options.include_obfuscation`). */
   obfuscation: boolean;
 }
@@ -58,12 +61,14 @@ export class EventWriter {
   readonly #state: TurnState;
   readonly #address: TurnAddress;
   readonly #sink: EventSink | undefined;
+  readonly #clock: () => number;
   readonly #padding: string;
 
-  constructor(state: TurnState, { address, sink, obfuscation }: EventWriterOptions) {
+  constructor(state: TurnState, { address, sink, clock, obfuscation }: EventWriterOptions) {
     this.#state = state;
     this.#address = address;
     this.#sink = sink;
+    this.#clock = clock;
     this.#padding = obfuscation ? crypto.randomUUID().replaceAll("-", "") : "";
   }
 
@@ -82,9 +87,14 @@ export class EventWriter {
   /** Applies an event and sends it, unless `isSilent`: an ended turn settles some items without events. */
   emit(event: Unnumbered<ItemEvent>, isSilent = false): void {
     applyEvent(this.#state, event);
-    if (!this.#sink || isSilent) return;
-    const numbered = Object.assign({ type: event.type, sequence_number: this.#state.sequence++ }, event);
-    this.#sink.event(event.type, JSON.stringify(numbered));
+    if (this.#sink && !isSilent) {
+      const numbered = Object.assign({ type: event.type, sequence_number: this.#state.sequence++ }, event);
+      this.#sink.event(event.type, JSON.stringify(numbered));
+    }
+    const isItem = event.type === "response.output_item.added" || event.type === "response.output_item.done";
+    if (isItem && event.output_index < MAX_TIMED_ITEMS) {
+      this.record({ item_at: [event.output_index, this.#clock()] });
+    }
   }
 
   /** Says an event that changes nothing of the turn, in its sequence. */

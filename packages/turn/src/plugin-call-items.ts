@@ -227,8 +227,7 @@ export class PluginCallItems {
       }
       if (isFirst || this.isRepeatable(call)) {
         // Access to them was lost in a restart.
-        if (session && !measured) outcome = await session.run(call, signal);
-        else if (session && measured) {
+        if (session) {
           const noted = beginToolCall(measured, call, clock());
           outcome = await session.run(call, signal, traceparent(measured.trace, noted.span));
           endToolCall(noted, outcome, clock());

@@ -1,6 +1,7 @@
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { RawMessage, Replay, Sampled, ToolExchange } from "./contract/engine.ts";
+import type { ModelCall } from "./contract/measurements.ts";
 import type { PendingCall } from "./contract/tool-session.ts";
 import type { RepeatedKind } from "./repetition.ts";
 
@@ -44,6 +45,10 @@ export type TurnRecord =
   | { cut: Cut }
   /** The model is asked again in the same round, because its answer was unusable. */
   | { asked_again: true }
+  /** A model call that has given its first token, or ended after that. */
+  | { model_call: ModelCall }
+  /** The item with this index was added or, the second time, done: at this time, in Unix milliseconds. */
+  | { item_at: [index: number, at: number] }
   /** All calls are answered, and the next round begins. `trailing` are the raw messages after its prompt's items. */
   | { round: { trailing: RawMessage[] } };
 

@@ -16,6 +16,7 @@ import type { TurnOptions } from "./options.ts";
 import type { EventWriter } from "./output-events.ts";
 import type { DeltaCount } from "./records.ts";
 import { type TurnState, withThoughts } from "./state.ts";
+import { keptTiming, shownTiming } from "./timing.ts";
 
 /** An outage of the model server: its beginning, and the end of waiting for it. Unix milliseconds. */
 export interface Outage {
@@ -33,6 +34,9 @@ export interface ClosedResponse {
   /** The output as it is stored, including parts that no client sees. */
   kept: string;
   messages: string | null;
+  /** Its times, as they are stored (`timing.ts`), and as JSON for a client that wants them. */
+  keptTiming: string;
+  timing?: string | undefined;
   /** The turn's usage, as far as is known: rounds that broke off have put out deltas, and told no usage. */
   spent: {
     usage: Usage | null;
@@ -43,9 +47,13 @@ export interface ClosedResponse {
   };
 }
 
-/** Joins the two halves of a closed response to its JSON body. */
-export function responseBody(closed: Pick<ClosedResponse, "head" | "output">): string {
-  return `${closed.head.slice(0, -1)},"output":${closed.output}}`;
+/** A response as a client sees it: JSON texts, and its times if they are wanted. */
+export type ShownResponse = Pick<ClosedResponse, "head" | "output" | "timing">;
+
+/** Joins the parts of a response to its JSON body. */
+export function responseBody({ head, output, timing }: ShownResponse): string {
+  const end = timing === undefined ? "}" : `,"timing":${timing}}`;
+  return `${head.slice(0, -1)},"output":${output}${end}`;
 }
 
 /** The response object of a turn, and the events that carry it. */
@@ -53,7 +61,7 @@ export class TurnResponse {
   readonly object: ResponseObject;
   readonly #state: TurnState;
   readonly #writer: EventWriter;
-  readonly #options: Pick<TurnOptions, "bounds" | "host" | "moderation">;
+  readonly #options: Pick<TurnOptions, "asked" | "bounds" | "host" | "moderation">;
   /** Set while it lasts; heartbeat events then report it. */
   outage: Outage | undefined;
 
@@ -168,7 +176,23 @@ export class TurnResponse {
       ...(toolUse && { toolCalls: toolUse.calls }),
       ...(moderation && { guarded: moderation.used }),
     };
-    return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null, spent };
+    const timing = this.#timing();
+    return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null, ...timing, spent };
+  }
+
+  #timing(): Pick<ClosedResponse, "keptTiming" | "timing"> {
+    const { asked, host } = this.#options;
+    const { output, model } = this.object;
+    const kept = keptTiming({
+      acceptedAt: asked.createdAt,
+      settledAt: host.clock(),
+      model: asked.model.upstream,
+      measured: host.measured,
+      state: this.#state,
+    });
+    if (!asked.request.include?.includes("timing")) return { keptTiming: kept };
+    const shown = shownTiming(kept, { model, items: output.map(({ id }) => id ?? "") });
+    return { keptTiming: kept, timing: JSON.stringify(shown) };
   }
 
   /**

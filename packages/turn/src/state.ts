@@ -12,8 +12,10 @@ import {
 import { appendWritten, isClientCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "./contract/engine.ts";
+import type { ModelCall } from "./contract/measurements.ts";
 import type { Citation, PendingCall } from "./contract/tool-session.ts";
 import type { CallAnswer, Cut, DeltaCount, TurnRecord } from "./records.ts";
+import { type ItemTimes, keepCall, keepItemTime } from "./timing.ts";
 
 const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };
 
@@ -74,6 +76,10 @@ export interface TurnState {
   askedAgain: number;
   /** The round in progress. */
   round: RoundState;
+  /** Its model calls that have given something, in order. */
+  calls: ModelCall[];
+  /** The times of its items, by their `output_index`; at most `MAX_TIMED_ITEMS`. */
+  itemTimes: ItemTimes[];
 }
 
 /** One generation, and the answers to its calls. */
@@ -141,6 +147,8 @@ export function newTurnState(): TurnState {
     answering: undefined,
     askedAgain: 0,
     round: newRound(0, NO_DELTAS),
+    calls: [],
+    itemTimes: [],
   };
 }
 
@@ -271,7 +279,9 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
   else if ("thought_ended" in record) {
     state.thoughts.set(record.thought_ended, state.openPart?.text ?? "");
     state.openPart = undefined;
-  } else if ("outage" in record) round.outageSince = record.outage;
+  } else if ("model_call" in record) keepCall(state.calls, record.model_call);
+  else if ("item_at" in record) keepItemTime(state.itemTimes, record.item_at);
+  else if ("outage" in record) round.outageSince = record.outage;
   else if ("asked_again" in record) state.askedAgain += 1;
   else if ("superseded" in record) for (const id of record.superseded) state.superseded.add(id);
   else if ("lost" in record) round.lost = record.lost;

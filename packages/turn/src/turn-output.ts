@@ -40,6 +40,7 @@ export class TurnOutput {
     this.writer = new EventWriter(state, {
       address,
       sink: host.sink,
+      clock: host.clock,
       obfuscation: request.stream_options?.include_obfuscation ?? true,
     });
     this.size = new OutputSize(state, { limit: bounds.outputLength, withMessages });

@@ -204,11 +204,9 @@ export class Turn {
       if (!said) terminate();
     }
     await sink?.flush();
-    if (measured) {
-      const { usage } = response.object;
-      const { code: error, message } = result.outcome.status === "failed" ? result.outcome.error : {};
-      measured.end = { status: result.outcome.status, error, message, tokens: usage ? tokensOf(usage) : NO_TOKENS };
-    }
+    const { usage } = response.object;
+    const { code: error, message } = result.outcome.status === "failed" ? result.outcome.error : {};
+    measured.end = { status: result.outcome.status, error, message, tokens: usage ? tokensOf(usage) : NO_TOKENS };
     return result;
   }
 
@@ -270,9 +268,9 @@ export class Turn {
       signal.throwIfAborted();
       const index = this.#output.beginList(server.server_label);
       sink?.flush();
-      const noted = measured && beginToolCall(measured, { tool: { kind: "mcp" }, name: server.server_label }, clock());
-      const listed = await server.list(signal, noted && traceparent(measured.trace, noted.span));
-      if (noted) endToolCall(noted, { failed: "error" in listed }, clock());
+      const noted = beginToolCall(measured, { tool: { kind: "mcp" }, name: server.server_label }, clock());
+      const listed = await server.list(signal, traceparent(measured.trace, noted.span));
+      endToolCall(noted, { failed: "error" in listed }, clock());
       signal.throwIfAborted();
       this.#output.endList(index, listed, server.origin);
       sink?.flush();

@@ -4,6 +4,7 @@ import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
+import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import { type Plugin, Plugins } from "@responses-edge/turn/contract/plugin";
 import type { ToolSession } from "@responses-edge/turn/contract/tool-session";
 import type { TurnOptions } from "@responses-edge/turn/options";
@@ -77,6 +78,7 @@ async function tell(engine: Engine, body: object, changed: Partial<TurnOptions> 
     host: {
       signal: new AbortController().signal,
       clock: () => 0,
+      measured: newMeasurements(),
       sink: {
         event: (_, json) => void lines.push(json),
         record: (record) => void lines.push(recordLine(record)),

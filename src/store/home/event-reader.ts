@@ -7,6 +7,7 @@ import type { HomeRows } from "./home-rows.ts";
 import type { EventLogWriter } from "./log-writer.ts";
 import type { ResponseReader } from "./response-reader.ts";
 import type { RunHost } from "./run-host.ts";
+import { type StoredResponse, timingOf } from "./stored-response.ts";
 
 /**
  * The readers of runs' event logs. A reader reads only from the log, one block at a time and no faster than its client:
@@ -53,6 +54,8 @@ interface ReaderOptions {
   after: number;
   /** True if deltas keep their `obfuscation`. */
   obfuscation: boolean;
+  /** True if the terminal event has the response's times. */
+  timing: boolean;
   /** The operator hides reasoning, also in older logs. */
   hidesReasoning: boolean;
   heartbeatMs: number;
@@ -69,7 +72,7 @@ interface ReadableRun {
   turn: string;
   log: EventLogStore;
   live: () => EventLogWriter | undefined;
-  settled: () => boolean;
+  settled: () => StoredResponse | null;
   deleted: () => boolean;
 }
 
@@ -91,21 +94,27 @@ type EventsAsked = HomeRequest & { kind: "events" } & Pick<
  * response does not exist, 409 if it has no log, 429 if it has too many readers.
  */
 export function answerEvents({ rows, runs, responses, readers }: ReadableHome, asked: EventsAsked): Response {
-  const { turn, after, obfuscation, hidesReasoning, heartbeatMs, waitUntil } = asked;
+  const { turn, after, obfuscation, timing, hidesReasoning, heartbeatMs, waitUntil } = asked;
   if (responses.retrieve(turn) === null) return new Response(null, { status: 404 });
   const { log, turns } = rows;
   if (!runs.live(turn) && !log.has(turn)) return new Response(null, { status: 409 });
   const leave = readers.enter(turn);
   if (!leave) return new Response(null, { status: 429, headers: { "retry-after": "5" } });
   const live = () => runs.live(turn)?.log;
-  const settled = () => turns.response(turn) !== null;
+  const settled = () => turns.response(turn);
   return streamEvents(
     { turn, log, live, settled, deleted: () => readers.isDeleted(turn) },
     {
-      ...{ after, obfuscation, hidesReasoning, heartbeatMs },
+      ...{ after, obfuscation, timing, hidesReasoning, heartbeatMs },
       waitUntil: (promise) => waitUntil(promise.finally(leave)),
     },
   );
+}
+
+/** A terminal event with the response's times, unless it has them already. */
+function withTiming(event: string, response: StoredResponse | null): string {
+  if (!response || event.includes(',"timing":{"accepted_at":')) return event;
+  return `${event.slice(0, -2)},"timing":${timingOf(response)}}}`;
 }
 
 /** A run's events as an SSE answer. It ends with the run, or when the run is deleted. */
@@ -137,9 +146,10 @@ function streamEvents({ turn, log, live, settled, deleted }: ReadableRun, option
       let ended = false;
       for (const json of block.events) {
         const type = json.slice(9, json.indexOf('"', 9));
-        const shown = options.hidesReasoning ? withoutReasoning(type, json) : json;
-        if (shown !== undefined) stream.event(type, options.obfuscation ? shown : shown.replace(OBFUSCATION, "}"));
         ended = TERMINAL.has(type);
+        const told = ended && options.timing ? withTiming(json, settled()) : json;
+        const shown = options.hidesReasoning ? withoutReasoning(type, told) : told;
+        if (shown !== undefined) stream.event(type, options.obfuscation ? shown : shown.replace(OBFUSCATION, "}"));
       }
       after = block.to;
       if (ended) return stream.end();

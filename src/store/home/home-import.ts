@@ -214,5 +214,6 @@ function settledTurn(line: TurnLine): SettledTurn {
     output: JSON.stringify(output),
     messages: turn.messages === null ? null : JSON.stringify(turn.messages),
     response: line.object === "response" ? JSON.stringify(head) : null,
+    timing: turn.timing ?? null,
   };
 }

@@ -5,6 +5,7 @@ import { MAX_ID_LENGTH, responseId } from "@responses-edge/responses-api/ids";
 import { inputItem, isKept } from "@responses-edge/responses-api/items/registry";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import type { Replay } from "@responses-edge/turn/contract/engine";
+import { exportedTiming, isKeptTiming } from "@responses-edge/turn/timing";
 import { z } from "zod";
 import type { HomeRows } from "./home-rows.ts";
 import type { SettledTurn } from "./turn-store.ts";
@@ -30,6 +31,9 @@ const MAX_TIME = 253_402_300_799;
 
 /** Most elements of one list of a line. */
 const MAX_ELEMENTS = 100_000;
+
+/** The longest times of a turn, in characters. */
+const MAX_TIMING_LENGTH = 65_536;
 
 const homeKey = z.string().regex(/^[0-9A-Za-z]{22}$/);
 const turnKey = z.string().regex(/^[0-9A-Za-z]{10}$/);
@@ -60,6 +64,7 @@ const turn = z.strictObject({
   position,
   base: position,
   messages: list(replay, { max: MAX_ELEMENTS }).nullable(),
+  timing: z.string().max(MAX_TIMING_LENGTH).refine(isKeptTiming, "Expected times as an export has them.").optional(),
   failure: z.looseObject({ status: z.int().min(400).max(599), message: z.string(), code: z.string() }).optional(),
 });
 
@@ -207,6 +212,7 @@ export function turnLine(
   const hidden = {
     ...{ id: turn, parent, created_at_ms: createdAt, position, base },
     messages: replays?.filter(({ item }) => isLeft(item)) ?? null,
+    ...(settled.timing != null && { timing: exportedTiming(settled.timing) }),
     ...(failure && { failure }),
   };
   if (hasResponse) return { ...head, output, input, turn: hidden } as TurnLine;

@@ -22,7 +22,7 @@ import { type LiveRunFacts, ResponseReader, treePage } from "./response-reader.t
 import { admitRun, RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
 import { settle, settleRun, type TurnToSettle } from "./settlement.ts";
-import type { StoredResponse } from "./turn-store.ts";
+import type { StoredResponse } from "./stored-response.ts";
 
 /**
  * The home of a conversation, or of one or several trees of responses: one Durable Object that stores every turn of

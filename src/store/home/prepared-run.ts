@@ -5,6 +5,7 @@ import type { McpAccess } from "@responses-edge/responses-api/tools";
 import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import { matchOutputs } from "@responses-edge/turn/prompt";
 import type { TurnState } from "@responses-edge/turn/state";
+import { callsBefore } from "@responses-edge/turn/timing";
 import type { Settle, Turn, TurnResult } from "@responses-edge/turn/turn";
 import { assembleTurn, type ReadPast, type TurnHost } from "../../assembly/assemble-turn.ts";
 import { ModelAccess } from "../../assembly/model-access.ts";
@@ -103,6 +104,9 @@ export function prepareRun(
   const { length } = JSON.stringify(spec);
   const outputLength = Math.max(0, MAX_CALL_LENGTH - length);
   const observation = observe(home, spec, config);
+  const { measured } = observation;
+  measured.waitedMs = spec.waitedMs;
+  if (logged) measured.modelCalls.push(...callsBefore(logged));
   let base: number | null = null;
   let server: string | undefined;
   let made: Turn | undefined;
@@ -129,7 +133,6 @@ export function prepareRun(
     base = past?.base ?? null;
     const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
     const { signal } = abort;
-    const { measured } = observation;
     made = assembleTurn(spec, past, {
       config,
       modelAccess,
@@ -175,7 +178,7 @@ export function prepareRun(
     terminate();
     try {
       // All or nothing: pending events, the terminal one, and the turn.
-      observation.measured.rowsWritten = home.settle({ spec, base, used, endLog: () => log.end() }, result);
+      measured.rowsWritten = home.settle({ spec, base, used, endLog: () => log.end() }, result);
       if (!used) countUsage(ownerOf(home, spec), usage, true);
       const { tenant, keyId, request, input, createdAt } = spec;
       const turn = { id: responseId(spec), tenant, keyId, request, input, createdAt, result };

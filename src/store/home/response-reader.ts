@@ -10,7 +10,8 @@ import type { HomeRows } from "./home-rows.ts";
 import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-store.ts";
 import type { RunHost } from "./run-host.ts";
 import { type RunSpec, runningBody } from "./run-store.ts";
-import type { NodeRow, StoredResponse } from "./turn-store.ts";
+import type { StoredResponse } from "./stored-response.ts";
+import type { NodeRow } from "./turn-store.ts";
 
 /** A live run, as the operator sees it. */
 export interface LiveRunFacts {

@@ -40,7 +40,7 @@ export function resumeRun(
   void forgiveProgress(home, run);
   launch(run, async () => {
     // The history is read under the lock, because another turn may hold it, and add to the conversation.
-    const entering = () => untilEntered(run.observation?.measured, () => home.acquireConversation());
+    const entering = () => untilEntered(run.observation.measured, () => home.acquireConversation());
     using _lease = run.spec.inConversation ? await entering() : undefined;
     if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
     const { turn, fault } = turnOf(home, run);

@@ -25,7 +25,7 @@ import type { EventLogWriter } from "./log-writer.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import { resumeRun } from "./resume-runs.ts";
 import { isUnstored, type RunSpec, runningBody } from "./run-store.ts";
-import type { StoredResponse } from "./turn-store.ts";
+import type { StoredResponse } from "./stored-response.ts";
 
 /**
  * Runs that outlive every client: they live in the home, their events go to its log, and their creator is only the first of their
@@ -249,7 +249,9 @@ export async function admitRun(home: Admission, spec: RunSpec, caller: Caller): 
 
 async function begin(home: Admission, spec: RunSpec, { ticket, waitMs, access }: Caller): Promise<StoredResponse> {
   using scope = new DisposableStack();
+  const begunAt = Date.now();
   const lease = spec.inConversation ? scope.use(await home.conversation.acquire(ticket, waitMs)) : undefined;
+  if (spec.inConversation) spec.waitedMs = Date.now() - begunAt;
   await home.housekeeping.watchRuns();
   // Nothing awaits from here to the start: of two requests with one turn, one starts it and the other finds it.
   const meanwhile = home.find(spec.turn);

@@ -11,8 +11,8 @@ import type { Policy } from "../../contract/grants.ts";
 import type { KeptTrace } from "../../telemetry/telemetry.ts";
 import type { RunReservation } from "../limits/run-quota.ts";
 import { fromCells, type StoredCell, toCells } from "../objects/row-pieces.ts";
+import type { StoredResponse } from "./stored-response.ts";
 import type { Tables } from "./tables.ts";
-import type { StoredResponse } from "./turn-store.ts";
 
 /** Background runs that are not settled yet, with everything that is needed to resume one. */
 
@@ -39,6 +39,8 @@ export interface RunSpec {
   /** Labels of MCP servers that cannot be reached after a restart, because their credentials are not stored. */
   withheld?: string[];
   inConversation: boolean;
+  /** How long it has waited for its conversation, in milliseconds. */
+  waitedMs?: number;
   /**
    * The policy of its caller's key, and its reservation in the caller's limits. Without limits there is neither.
    */
@@ -142,5 +144,5 @@ export class RunStore {
 export function runningBody(spec: RunSpec, status: "queued" | "in_progress"): StoredResponse {
   const identity = { id: responseId(spec), model: spec.model.name, createdAt: Math.floor(spec.createdAt / 1000) };
   const { output, ...head } = initialResponse(spec.request, identity);
-  return { head: JSON.stringify({ ...head, status }), output: JSON.stringify(output) };
+  return { head: JSON.stringify({ ...head, status }), output: JSON.stringify(output), keptTiming: null };
 }

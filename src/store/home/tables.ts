@@ -15,11 +15,12 @@ const CREATE = {
    * Settled turns. `position`: the turn's number in its conversation. `base`: the last position that the turn saw. `messages`:
    * the raw messages behind the items, if there are any. `response` is null if only the items are stored. `log`: the event log of
    * a run, or the end of one whose beginning is in `events` (`event-log.ts`); null if there is none, or all of it is there.
+   * `timing`: its times (`packages/turn/src/timing.ts`), in the first part.
    * `owner`: the key that its bytes are counted for, if they are counted; the empty key is nobody's.
    */
   turns: `CREATE TABLE IF NOT EXISTS turns (
     turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
-    position INTEGER, base INTEGER,
+    position INTEGER, base INTEGER, timing TEXT,
     input TEXT NOT NULL, output TEXT NOT NULL, response TEXT, messages TEXT, log TEXT, owner TEXT,
     PRIMARY KEY (turn, part)) WITHOUT ROWID`,
   /** Background runs that are not settled yet. */

@@ -3,6 +3,7 @@ import { MAX_READ_LENGTH } from "../objects/rpc.ts";
 import { type ChainedTurn, Chains, concatArrays, type History, historyTooLong, readText } from "./history.ts";
 import { KnownConversation } from "./known-conversation.ts";
 import { fromStoredHead, toStoredHead } from "./response-head.ts";
+import type { StoredResponse } from "./stored-response.ts";
 import type { Tables } from "./tables.ts";
 
 /**
@@ -19,14 +20,10 @@ export interface SettledTurn extends ChainedTurn {
   position: number | null;
   /** The end of a run's event log, as `event-log.ts` gives it; null or absent if there is none, or if its blocks have all of it. */
   log?: Cell | null;
+  /** Its times, as `keptTiming` gives them; null or absent without a response. */
+  timing?: string | null;
   /** The key that its bytes are counted for, if they are counted (`home-stored.ts`). */
   owner?: string | null | undefined;
-}
-
-/** A response as two JSON texts: everything but `output`, and `output`. */
-export interface StoredResponse {
-  head: string;
-  output: string;
 }
 
 /** The first row of a turn with a response. Each text is complete, or its beginning. */
@@ -39,6 +36,7 @@ export interface NodeRow {
   input: string;
   output: string;
   response: string;
+  timing: string | null;
 }
 
 type PartRow = { turn: string; input: StoredCell; output: StoredCell; messages: StoredCell | null };
@@ -51,7 +49,7 @@ export interface ResponseHistory {
 }
 
 /** SQL: the bytes of the texts of a row of `turns`, as they are written. */
-export const TEXT_BYTES = ["input", "output", "response", "messages", "log"]
+export const TEXT_BYTES = ["input", "output", "response", "messages", "log", "timing"]
   .map((column) => `ifnull(octet_length(${column}), 0)`)
   .join(" + ");
 
@@ -83,8 +81,8 @@ export class TurnStore {
     for (let part = 0; part < parts; part += 1) {
       const { rowsWritten } = this.#tables.write(
         "turns",
-        `${insert} INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log, owner)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        `${insert} INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log, timing, owner)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
         ...[
           turn.turn,
           part,
@@ -97,7 +95,7 @@ export class TurnStore {
         ],
         response[part] ?? (turn.response === null ? null : ""),
         messages[part] ?? null,
-        part === 0 ? (turn.log ?? null) : null,
+        ...(part === 0 ? [turn.log ?? null, turn.timing ?? null] : [null, null]),
         turn.owner ?? null,
       );
       if (rowsWritten === 0) return 0;
@@ -109,14 +107,15 @@ export class TurnStore {
 
   /** A response; null if it does not exist (any more). */
   response(turn: string): StoredResponse | null {
-    const rows = this.#tables.rows<{ output: StoredCell; response: StoredCell }>(
+    const rows = this.#tables.rows<{ output: StoredCell; response: StoredCell; timing: string | null }>(
       "turns",
-      "SELECT output, response FROM turns WHERE turn = ? AND created_at > ? AND response IS NOT NULL ORDER BY part",
+      "SELECT output, response, timing FROM turns WHERE turn = ? AND created_at > ? AND response IS NOT NULL ORDER BY part",
       ...[turn, this.#oldest()],
     );
-    if (rows.length === 0) return null;
+    const [first] = rows;
+    if (!first) return null;
     const head = fromStoredHead(fromCells(rows.map((row) => row.response)));
-    return { head, output: fromCells(rows.map((row) => row.output)) };
+    return { head, output: fromCells(rows.map((row) => row.output)), keptTiming: first.timing };
   }
 
   /** The existing responses whose turns' names begin with `tree`, ordered by these names: those after `after`, read as they are taken. */
@@ -135,7 +134,7 @@ export class TurnStore {
     type Row = Omit<NodeRow, "input" | "output" | "response"> & Record<"input" | "output" | "response", StoredCell>;
     const rows = this.#tables.each<Row>(
       "turns",
-      `SELECT turn, created_at AS createdAt, position, base, input, output, response FROM turns
+      `SELECT turn, created_at AS createdAt, position, base, input, output, response, timing FROM turns
        WHERE part = 0 AND response IS NOT NULL AND created_at > ? AND ${condition}`,
       ...[this.#oldest(), ...bindings],
     );
@@ -186,10 +185,10 @@ export class TurnStore {
   /** A turn as it was written, expired or not, without its log; undefined if it does not exist. */
   settled(turn: string): SettledTurn | undefined {
     type Texts = { input: StoredCell; output: StoredCell; response: StoredCell | null; messages: StoredCell | null };
-    type Row = Pick<SettledTurn, "turn" | "parent" | "createdAt" | "position" | "base"> & Texts;
+    type Row = Pick<SettledTurn, "turn" | "parent" | "createdAt" | "position" | "base" | "timing"> & Texts;
     const rows = this.#tables.rows<Row>(
       "turns",
-      `SELECT turn, parent, created_at AS createdAt, position, base, input, output, response, messages
+      `SELECT turn, parent, created_at AS createdAt, position, base, input, output, response, messages, timing
        FROM turns WHERE turn = ? ORDER BY part`,
       turn,
     );
@@ -310,7 +309,8 @@ export class TurnStore {
   delete(turn: string): boolean {
     if (!this.hasResponse(turn)) return false;
     this.forget();
-    const emptied = "UPDATE turns SET response = NULL, log = NULL WHERE turn = ? AND position IS NOT NULL";
+    const emptied =
+      "UPDATE turns SET response = NULL, log = NULL, timing = NULL WHERE turn = ? AND position IS NOT NULL";
     this.#tables.rows("turns", emptied, turn);
     this.#tables.rows("turns", "DELETE FROM turns WHERE turn = ? AND position IS NULL", turn);
     return true;

@@ -24,7 +24,7 @@ export type RemoteObjects = Pick<Fetcher, "fetch"> & { call(call: ObjectCall): P
 /** A question that a home gets by `fetch`, because it answers with a stream or a socket that the Worker passes on. */
 export type HomeRequest =
   /** The log of a run as SSE: the events after `after`, and then new ones as long as the run lives. */
-  | { kind: "events"; turn: string; after: number; obfuscation: boolean }
+  | { kind: "events"; turn: string; after: number; obfuscation: boolean; timing: boolean }
   /** Everything that the home stores, as JSON lines (`home-lines.ts`). */
   | { kind: "export" }
   /** Enters the conversation: waits for it, at most `waitMs`. */
@@ -40,7 +40,12 @@ export function homeUrl(request: HomeRequest): string {
 function parametersOf(request: HomeRequest): Record<string, string> {
   switch (request.kind) {
     case "events":
-      return { turn: request.turn, after: String(request.after), obfuscation: request.obfuscation ? "1" : "0" };
+      return {
+        turn: request.turn,
+        after: String(request.after),
+        obfuscation: request.obfuscation ? "1" : "0",
+        ...(request.timing && { timing: "1" }),
+      };
     case "export":
       return {};
     case "conversation":
@@ -56,7 +61,7 @@ export function readHomeUrl(url: string): HomeRequest | undefined {
     case "/events": {
       const after = Number(searchParams.get("after") ?? -1);
       const obfuscation = searchParams.get("obfuscation") !== "0";
-      return { kind: "events", turn: text("turn"), after, obfuscation };
+      return { kind: "events", turn: text("turn"), after, obfuscation, timing: text("timing") === "1" };
     }
     case "/export":
       return { kind: "export" };

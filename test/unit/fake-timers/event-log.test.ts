@@ -2,8 +2,9 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { Engine, ModelDelta } from "@responses-edge/turn/contract/engine";
+import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import type { PendingCall } from "@responses-edge/turn/contract/tool-session";
-import { recordLine } from "@responses-edge/turn/records";
+import { isRecord, recordLine } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn } from "@responses-edge/turn/turn";
@@ -133,7 +134,7 @@ describe("the rows of a run", () => {
       },
       tools: { plugins: PLUGINS },
       secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
-      host: { signal: new AbortController().signal, clock: Date.now, sink: writer },
+      host: { signal: new AbortController().signal, clock: Date.now, measured: newMeasurements(), sink: writer },
     });
     turn.queue();
     let ended = false;
@@ -153,7 +154,7 @@ describe("the rows of a run", () => {
     }
     const { outcome } = await running;
     expect(outcome.status).toBe("completed");
-    expect([...log.all(address.turn)]).toHaveLength(3 + 2 + tokens + 4);
+    expect([...log.all(address.turn)].filter((line) => !isRecord(line))).toHaveLength(3 + 2 + tokens + 4);
     expect(readLoggedTurn(log.all(address.turn))).toMatchObject({
       sequence: tokens + 9,
       deltas: { all: tokens },

@@ -22,6 +22,10 @@ export const listedResponse = once(() => {
   }).extend({
     object: z.literal("response.summary"),
     duration_ms: z.int().min(0).nullable().describe("From the request to the end; null while it runs."),
+    server: z.string().nullable().describe("The model server that was asked last; null while it runs."),
+    waited_ms: z.int().min(0).nullable().describe("How long it waited for its conversation."),
+    first_token_ms: z.int().min(0).nullable().describe("From the request to the first token."),
+    attempts: z.int().min(0).nullable().describe("HTTP requests to model servers for its answer."),
     cost_usd: z.number().min(0).nullable().describe("By MODEL_PRICES; null while no usage is known."),
     input: preview.describe("The beginning of the user's last message."),
     output: preview.describe("The beginning of the model's last text, or its last call."),

@@ -26,6 +26,8 @@ export interface Measurements {
   asked: { model: Pick<Model, "name" | "upstream">; replica?: string; tokens?: Tokens } | undefined;
   /** Generations that this server has broken off because of their end. */
   readonly cuts: { kind: string; reason: string }[];
+  /** The number of further model calls. */
+  omittedCalls: number;
   /** The time that requests have waited for saturated model servers, in milliseconds; undefined if none has. */
   queuedMs: number | undefined;
   /** How often a model call was repeated at another server because one could not answer. */
@@ -36,6 +38,8 @@ export interface Measurements {
   upstreamError: string | undefined;
   /** The time until the request had the conversation to which it adds, or was refused: other turns may have it before. */
   conversation: { begunAt: number; endedAt: number } | undefined;
+  /** That time in milliseconds, with the waits of a run before its process had it. */
+  waitedMs: number | undefined;
   /** Rows written to store the turn. */
   rowsWritten: number;
   /** How the turn ended. */
@@ -72,8 +76,12 @@ export interface ModelCall {
   /** When the first chunk of its stream came. */
   firstChunkAt: number | undefined;
   endedAt: number | undefined;
+  /** The model's name at its server. */
+  readonly model: string;
   /** The model server that was asked. */
   replica: string | undefined;
+  /** The time that it has waited for saturated model servers, in milliseconds. */
+  queuedMs: number;
   /** HTTP requests for its answer, also to other servers that could not give it. */
   attempts: number;
   tokens: Tokens | undefined;
@@ -110,11 +118,13 @@ export function newMeasurements(trace?: Trace): Measurements {
     turn: undefined,
     asked: undefined,
     cuts: [],
+    omittedCalls: 0,
     queuedMs: undefined,
     failovers: 0,
     attempts: 0,
     upstreamError: undefined,
     conversation: undefined,
+    waitedMs: undefined,
     rowsWritten: 0,
     end: undefined,
   };
@@ -123,6 +133,8 @@ export function newMeasurements(trace?: Trace): Measurements {
 /** Notes that a request has waited for a saturated model server. */
 export function noteWaited(measured: Measurements, ms: number): void {
   measured.queuedMs = (measured.queuedMs ?? 0) + ms;
+  const call = measured.modelCalls.at(-1);
+  if (call && call.endedAt === undefined) call.queuedMs += ms;
 }
 
 /** Does work that waits for a conversation, and measures it if measurements are wanted. Rejects as the work does. */
@@ -131,32 +143,40 @@ export async function untilEntered<T>(measured: Measurements | undefined, work: 
   try {
     return await work();
   } finally {
-    if (measured) measured.conversation = { begunAt, endedAt: Date.now() };
+    const endedAt = Date.now();
+    if (measured) {
+      measured.conversation = { begunAt, endedAt };
+      measured.waitedMs = (measured.waitedMs ?? 0) + endedAt - begunAt;
+    }
   }
 }
 
 /** Notes the beginning of a model call. The functions below fill the record that this gives. */
 export function beginModelCall(
-  { trace, modelCalls }: Measurements,
-  { round, purpose, now }: { round: number; purpose: ModelCall["purpose"]; now: number },
+  measured: Measurements,
+  { now, ...of }: Pick<ModelCall, "round" | "purpose" | "model"> & { now: number },
 ): ModelCall {
+  const { trace, modelCalls } = measured;
   const call: ModelCall = {
     span: trace?.isKept ? newSpanId() : "",
-    round,
-    purpose,
+    ...of,
     begunAt: now,
     acceptedAt: undefined,
     firstChunkAt: undefined,
     endedAt: undefined,
     replica: undefined,
+    queuedMs: 0,
     attempts: 0,
     tokens: undefined,
     finishReason: undefined,
     error: undefined,
   };
   if (modelCalls.length < MAX_MODEL_CALLS) modelCalls.push(call);
-  // The last entry is the call in progress, whose span is sent to the model server.
-  else modelCalls[MAX_MODEL_CALLS - 1] = call;
+  else {
+    // The last entry is the call in progress, whose span is sent to the model server.
+    modelCalls[MAX_MODEL_CALLS - 1] = call;
+    measured.omittedCalls += 1;
+  }
   return call;
 }
 
@@ -168,18 +188,19 @@ export function noteAttempt(measured: Measurements, { text }: Pick<ServerAttempt
   if (call && call.endedAt === undefined) call.attempts += 1;
 }
 
-/** Notes the end of the model call in progress, if there is one. `error`: what ended it, or a code for that. */
+/** Notes the end of the model call in progress, and gives it, if there is one. `error`: what ended it, or a code for that. */
 export function endModelCall(
   measured: Measurements,
   { now, error, tokens }: { now: number; error?: ApiError | string; tokens?: Tokens | undefined },
-): void {
+): ModelCall | undefined {
   const call = measured.modelCalls.at(-1);
-  if (!call || call.endedAt !== undefined) return;
+  if (!call || call.endedAt !== undefined) return undefined;
   const isFault = typeof error === "object";
   call.endedAt = now;
   call.error = isFault ? error.code : error;
   call.tokens = tokens;
   if (isFault) measured.upstreamError = error.upstream ?? measured.upstreamError;
+  return call;
 }
 
 /** Notes the beginning of a tool call, or of listing an MCP server's tools, which has no item and is not counted. */

@@ -9,6 +9,7 @@ import {
   readSuffix,
 } from "@responses-edge/responses-api/platform/previews";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
+import { shownTiming } from "@responses-edge/turn/timing";
 
 /** A response as its tenant's index gets it. */
 
@@ -43,6 +44,7 @@ export interface KeptResponse {
   input: string;
   output: string;
   response: string;
+  timing: string | null;
 }
 
 type Head = Omit<ResponseObject, "output" | "object">;
@@ -60,10 +62,27 @@ export function treeTag(id: string): string {
   return tagOf("tree", home, tree);
 }
 
+/** The times of a response that its entry has. */
+function summaryOf(
+  kept: string | null,
+  model: string,
+): Pick<ListedResponse, "server" | "waited_ms" | "first_token_ms" | "attempts"> {
+  const timing = kept === null ? null : shownTiming(kept, { model, items: [] });
+  if (!timing) return { server: null, waited_ms: null, first_token_ms: null, attempts: null };
+  const { rounds, waited_ms } = timing;
+  const first = rounds.find(({ purpose, first_token_ms }) => purpose !== "summary" && first_token_ms !== null);
+  return {
+    server: rounds.at(-1)?.server ?? null,
+    waited_ms,
+    first_token_ms: first?.first_token_ms ?? null,
+    attempts: rounds.reduce((sum, { attempts }) => sum + attempts, 0),
+  };
+}
+
 /** `endedAt` in Unix milliseconds; null while it runs, undefined if it is unknown. */
 export function entryOf(
   home: string,
-  { turn, createdAt, input, output, response }: KeptResponse,
+  { turn, createdAt, input, output, response, timing }: KeptResponse,
   isTakenOut: (id: string) => boolean,
   endedAt?: number | null,
 ): IndexEntry {
@@ -88,6 +107,7 @@ export function entryOf(
     error: head.error,
     incomplete_details: head.incomplete_details,
     duration_ms: end === null ? null : Math.max(0, end - createdAt),
+    ...summaryOf(timing, model),
     input: inputPreview(asked, isTakenOut),
     output: outputPreview(said, isTakenOut),
   };

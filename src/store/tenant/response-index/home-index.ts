@@ -134,7 +134,7 @@ export class HomeIndex {
     if (!run || isUnstored(run)) return undefined;
     const { head, output } = runningBody(run, run.request.background ? "queued" : "in_progress");
     const { createdAt, input } = run;
-    const kept = { turn, createdAt, input: JSON.stringify(input), output, response: head };
+    const kept = { turn, createdAt, input: JSON.stringify(input), output, response: head, timing: null };
     return entryOf(this.#who.home, kept, isTakenOut, null);
   }
 }
