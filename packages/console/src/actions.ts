@@ -25,10 +25,10 @@ export interface Action<Subject, Item = Subject> {
   isFor?: (subject: Subject) => boolean;
   /** An action with an address only leads there. */
   href?: (subject: Subject) => string;
-  /** Undefined where nothing has to be asked. */
-  asks?: (subject: Subject) => Question | undefined | Promise<Question>;
+  /** Undefined where nothing has to be asked. The title and the word of the button are the action's, by default. */
+  asks?: (subject: Subject) => Partial<Question> | undefined | Promise<Partial<Question>>;
   /** @param given the values of the question's form. Throws what goes wrong. */
-  does?: (subject: Subject, given: ApiObject) => Promise<Outcome<Item>>;
+  does?: (subject: Subject, given: ApiObject) => Promise<Outcome<Item> | undefined>;
 }
 
 export interface Outcome<Item> {
@@ -45,23 +45,22 @@ export interface Outcome<Item> {
 /**
  * Deletes an object after a confirmation.
  * @param path of the list
- * @param asks what is asked
+ * @param one the word for the object
+ * @param effect what is told of it before
  */
 export function deletion<Item extends { id: string }>(
   path: string,
-  asks: (item: Item) => Omit<Question, "action">,
-  told: string,
-  needs?: string,
+  one: string,
+  effect: (item: Item) => string,
 ): Action<Item> {
   return {
     label: "Delete",
     icon: "trash",
     isDangerous: true,
-    needs,
-    asks: (item) => ({ ...asks(item), action: "Delete" }),
+    asks: (item) => ({ title: `Delete this ${one}?`, text: effect(item) }),
     async does({ id }) {
       await callJson(`${path}/${encodeURIComponent(id)}`, { method: "DELETE" });
-      return { isGone: true, told };
+      return { isGone: true, told: `The ${one} was deleted.` };
     },
   };
 }
@@ -113,14 +112,15 @@ export class Actions<Item extends { id: string }> {
     this.#said(fault);
   }
 
-  async #askAndDo<Subject>({ asks, does, isDangerous }: Action<Subject, Item>, subject: Subject, id: string) {
+  async #askAndDo<Subject>({ label, asks, does, isDangerous }: Action<Subject, Item>, subject: Subject, id: string) {
     let outcome: Outcome<Item> = {};
     const work = async (given: ApiObject) => {
       outcome = (await does?.(subject, given)) ?? {};
     };
     const question = await asks?.(subject);
+    const name = typeof label === "string" ? label : label(subject);
     if (!question) await work({});
-    else if (!(await askFor({ isDangerous, ...question }, work))) return;
+    else if (!(await askFor({ title: name, action: name, isDangerous, ...question }, work))) return;
     if (outcome.told) announce(outcome.told);
     this.#took(outcome, id);
     await outcome.next?.();

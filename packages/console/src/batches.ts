@@ -1,23 +1,21 @@
-import { html, nothing, render } from "lit-html";
+import { html, nothing } from "lit-html";
 import type { Batch, File } from "../api-types.d.ts";
 import type { Action } from "./actions.ts";
-import { Actions } from "./actions.ts";
 import { call, callJson } from "./api.ts";
-import { objectsTable } from "./cards-table.ts";
-import { faultNotice } from "./dialogs.ts";
+import { namedId, objectsTable } from "./cards-table.ts";
 import { textOf } from "./event-batches.ts";
-import { namedId } from "./files.ts";
 import { count, moment, size } from "./format.ts";
 import { statusTag } from "./item-view.ts";
-import { LookUps } from "./look-ups.ts";
 import type { PagePart, Resource } from "./resource.ts";
-import { resourceView } from "./resource.ts";
+import { ResourceList, resourceView } from "./resource.ts";
 import { saveFile } from "./save.ts";
 import { linkButton } from "./share.ts";
 import { EXPIRIES, Uploads } from "./uploads.ts";
 import type { View } from "./view.ts";
 
 /** The tenant's batches: `#/batches`, `#/batches/{id}`. `?input_file_id=…` begins one of that file. */
+
+const PATH = "/v1/batches";
 
 /** The number of files to choose from: the newest. */
 const MAX_FILES = 100;
@@ -32,42 +30,40 @@ const MAX_FAULTS = 100;
 const ENDS = ["completed_at", "failed_at", "expired_at", "cancelled_at"];
 
 /** True while the batch may change. */
-function isOpen(batch: Batch) {
-  return !ENDS.some((end) => end in batch);
-}
+const isOpen = (batch: Batch) => !ENDS.some((end) => end in batch);
 
-function requestsInWords({ total, completed, failed }: Batch["request_counts"]) {
+const pathOf = (id: string) => `${PATH}/${encodeURIComponent(id)}`;
+
+function requestsInWords({ request_counts: { total, completed, failed } }: Batch) {
   if (total === 0) return "–";
   return `${count(completed)} of ${count(total)} answered${failed > 0 ? `, ${count(failed)} failed` : ""}`;
 }
 
+function linkTemplate({ id, metadata }: Batch) {
+  const link = html`<a href=${`#/batches/${id}`}>${metadata?.name ?? id}</a>`;
+  return metadata?.name ? namedId(link, id) : link;
+}
+
 const BATCHES: Resource<Batch> = {
   title: "Batches",
-  source: "/v1/batches",
+  source: PATH,
   address: "#/batches",
   nameOf: ({ metadata, id }) => metadata?.name ?? id,
   none: "There are no batches.",
-  queryOf: () => ({}),
   columns: [
-    {
-      heading: "Batch",
-      cell: ({ id, metadata }) => {
-        const link = html`<a href=${`#/batches/${id}`}>${metadata?.name ?? id}</a>`;
-        return metadata?.name ? namedId(link, id) : link;
-      },
-    },
-    { heading: "Status", cell: ({ status }) => statusTag(status) },
-    {
-      heading: "Endpoint",
-      cell: ({ endpoint, model }) =>
-        html`${endpoint}${model ? html`<br /><span class="note">${model}</span>` : nothing}`,
-    },
-    { heading: "Requests", cell: ({ request_counts: counts }) => requestsInWords(counts) },
-    { heading: "Tokens", kind: "number", cell: ({ usage }) => count(usage.total_tokens) },
-    { heading: "Created", kind: "when", cell: ({ created_at: created }) => moment(created) },
+    ["Batch", linkTemplate],
+    ["Status", (batch) => statusTag(batch.status)],
+    [
+      "Endpoint",
+      ({ endpoint, model }) => html`${endpoint}${model ? html`<br /><span class="note">${model}</span>` : nothing}`,
+    ],
+    ["Requests", requestsInWords],
+    ["Tokens", (batch) => count(batch.usage.total_tokens), "number"],
+    ["Created", (batch) => moment(batch.created_at), "when"],
   ],
   isChanging: isOpen,
   everyMs: 3_000,
+  queryOf: () => ({}),
   above: (list) => ({
     ...new Uploads({
       fields: () => ({ purpose: "batch" }),
@@ -94,16 +90,16 @@ const BATCHES: Resource<Batch> = {
         action: "Cancel the batch",
       }),
       does: async ({ id }) => ({
-        item: await callJson(`/v1/batches/${encodeURIComponent(id)}/cancel`, { method: "POST" }),
+        item: await callJson(`${pathOf(id)}/cancel`, { method: "POST" }),
         told: "The batch is being cancelled.",
       }),
     },
   ],
   page: {
-    status: ({ status }) => status,
+    status: (batch) => batch.status,
     figures: (batch) => [
       [
-        ["Requests", requestsInWords(batch.request_counts)],
+        ["Requests", requestsInWords(batch)],
         ["Endpoint", batch.endpoint],
         ["Model of the first request", batch.model ?? "–"],
         ["Input tokens", count(batch.usage.input_tokens)],
@@ -113,16 +109,17 @@ const BATCHES: Resource<Batch> = {
       ],
       timesOf(batch),
     ],
-    more: ({ id, metadata, request_counts: { total, completed, failed } }) => {
+    more: ({ id, metadata, errors, request_counts: { total, completed, failed } }) => {
       const { name: _, ...others } = metadata ?? {};
       return html`
         ${total > 0 ? html`<progress aria-label="Requests that have ended" max=${total} .value=${completed + failed}></progress>` : nothing}
         <p class="buttons">
           ${Object.entries(others).map(([key, value]) => html`<span class="tag" dir="auto">${key}: ${value}</span>`)}
           ${linkButton(`#/batches/${id}`)}
-        </p>`;
+        </p>
+        ${errors?.data.length ? faultsTemplate(errors.data) : nothing}`;
     },
-    parts: () => [filesPart()],
+    parts: (id) => [filesOf(id)],
   },
 };
 
@@ -134,26 +131,16 @@ function creation(chosen: string): Action<undefined, Batch> {
     isMain: true,
     async asks() {
       const { data } = await callJson(`/v1/files?purpose=batch&limit=${MAX_FILES}`);
-      const files = data.map((file: File) => [
+      const files: [string, string][] = data.map((file: File) => [
         file.id,
         `${file.filename}, ${size(file.bytes)}, ${moment(file.created_at)}`,
       ]);
-      const isOther = chosen !== "" && !data.some(({ id }: File) => id === chosen);
+      if (chosen !== "" && !files.some(([id]) => id === chosen)) files.unshift([chosen, chosen]);
+      const options = [["", files.length === 0 ? "upload one first" : "choose one"] as const, ...files];
       return {
-        title: "New batch",
         text: html`<p class="note">Each line is a request: <code>{"custom_id": "a", "method": "POST", "url": "/v1/responses", "body": {…}}</code>. The first line's <code>url</code> is the batch's endpoint. It has 24 hours.</p>`,
         form: [
-          {
-            name: "input_file_id",
-            label: "Input file, of JSON lines",
-            kind: "choice",
-            isRequired: true,
-            options: [
-              ["", files.length === 0 ? "upload one first" : "choose one"],
-              ...(isOther ? [[chosen, chosen] as const] : []),
-              ...files,
-            ],
-          },
+          { name: "input_file_id", label: "Input file, of JSON lines", kind: "choice", isRequired: true, options },
           { name: "name", label: "Name", maxLength: 512, placeholder: "in its metadata" },
           { name: "seconds", label: "Its outputs expire", kind: "choice", options: EXPIRIES },
         ],
@@ -162,13 +149,13 @@ function creation(chosen: string): Action<undefined, Batch> {
       };
     },
     async does(_, { input_file_id, name, seconds }) {
-      const item: Batch = await callJson("/v1/batches", {
+      const item: Batch = await callJson(PATH, {
         body: {
           input_file_id,
           endpoint: await endpointIn(input_file_id),
           completion_window: "24h",
-          ...(name && { metadata: { name } }),
-          ...(seconds && { output_expires_after: { anchor: "created_at", seconds: Number(seconds) } }),
+          metadata: name && { name },
+          output_expires_after: seconds && { anchor: "created_at", seconds: Number(seconds) },
         },
       });
       location.hash = `#/batches/${item.id}`;
@@ -216,85 +203,67 @@ function nameOfTime(field: string) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** A file of a batch. */
+/** A file of a batch; without its object where it was deleted. */
 interface BatchFile {
   id: string;
   label: string;
+  file: File | undefined;
 }
 
-/** The files of a batch, and the faults of its input file. */
-function filesPart(): PagePart<Batch> {
-  const element = document.createElement("div");
-  element.className = "stack";
-  let batch: Batch | undefined;
-  let fault = "";
-  const files = new LookUps("/v1/files", draw);
-  const actions = new Actions<BatchFile>(draw, (said) => {
-    fault = said;
-    draw();
-  });
-  const download: Action<BatchFile> = {
-    label: "Download",
-    icon: "export",
-    async does({ id }) {
-      await saveFile(id, files.get(id)?.filename ?? `${id}.jsonl`);
-      return {};
-    },
-  };
-
-  function draw() {
-    const { input_file_id: input, output_file_id: output, error_file_id: errors, errors: faults } = batch ?? {};
-    const named = [
-      { id: input, label: "Input" },
-      { id: output, label: "Answers" },
-      { id: errors, label: "Errors" },
-    ].filter((file): file is BatchFile => file.id !== undefined);
-    const table = objectsTable<BatchFile>(
-      "Files of the batch",
-      [
-        { heading: "File", cell: ({ label }) => label },
-        { heading: "Name", cell: ({ id }) => namedId(files.get(id)?.filename ?? "–", id) },
-        { heading: "Size", kind: "number", cell: ({ id }) => (files.get(id) ? size(files.get(id).bytes) : "–") },
+/** The files of a batch, which are loaded again with it. */
+function filesOf(id: string): PagePart<Batch> {
+  const list = new ResourceList<BatchFile>(
+    {
+      title: "Files of the batch",
+      async source() {
+        const { input_file_id: input, output_file_id: output, error_file_id: errors } = await callJson(pathOf(id));
+        const files = Object.entries({ Input: input, Answers: output, Errors: errors });
+        return Promise.all(
+          files
+            .filter(([, file]) => file)
+            .map(async ([label, file]) => ({
+              id: file,
+              label,
+              file: await callJson(`/v1/files/${encodeURIComponent(file)}`).catch(() => undefined),
+            })),
+        );
+      },
+      nameOf: (each) => each.label,
+      none: "It has no files.",
+      columns: [
+        ["File", (each) => each.label],
+        ["Name", (each) => namedId(each.file?.filename ?? html`<span class="tag bad">deleted</span>`, each.id)],
+        ["Size", ({ file }) => (file ? size(file.bytes) : "–"), "number"],
+        ["Expires", ({ file }) => moment(file?.expires_at, "never"), "when"],
+      ],
+      actions: [
         {
-          heading: "Expires",
-          kind: "when",
-          cell: ({ id }) => (files.get(id)?.expires_at == null ? "never" : moment(files.get(id).expires_at)),
+          label: "Download",
+          icon: "export",
+          isFor: (each) => each.file !== undefined,
+          does: (each) => saveFile(each.id, each.file?.filename ?? each.id).then(() => undefined),
         },
       ],
-      named,
-      (file) =>
-        files.get(file.id) === null
-          ? html`<span class="tag bad">deleted</span>`
-          : actions.buttons([download], file, file.label),
-    );
-    render(
-      html`${faultNotice(fault)} ${faults?.data.length ? faultsTemplate(faults.data) : nothing} <h3>Files</h3> ${table}`,
-      element,
-    );
-  }
-
-  return {
-    element,
-    update(now) {
-      batch = now;
-      draw();
     },
-  };
+    3,
+  );
+  return { element: list.element, update: list.refresh };
 }
 
-function faultsTemplate(errors: NonNullable<Batch["errors"]>["data"]) {
-  const columns = [
-    { heading: "Line", kind: "number" as const, cell: ({ line }: (typeof errors)[number]) => line ?? "–" },
-    { heading: "Field", cell: ({ param }: (typeof errors)[number]) => param ?? "–" },
-    {
-      heading: "Fault",
-      cell: ({ message, code }: (typeof errors)[number]) =>
-        html`<bdi>${message}</bdi> <code class="note">${code}</code>`,
-    },
-  ];
-  return html`<h3>Faults of the input file</h3>
-    ${objectsTable("Faults", columns, errors.slice(0, MAX_FAULTS))}
-    ${errors.length > MAX_FAULTS ? html`<p class="note">and ${count(errors.length - MAX_FAULTS)} more</p>` : nothing}`;
+type Fault = NonNullable<Batch["errors"]>["data"][number];
+
+function faultsTemplate(faults: readonly Fault[]) {
+  const table = objectsTable<Fault>(
+    "Faults",
+    [
+      ["Line", (fault) => fault.line ?? "–", "number"],
+      ["Field", (fault) => fault.param ?? "–"],
+      ["Fault", ({ message, code }) => html`<bdi>${message}</bdi> <code class="note">${code}</code>`],
+    ],
+    faults.slice(0, MAX_FAULTS),
+  );
+  return html`<h3>Faults of the input file</h3> ${table}
+    ${faults.length > MAX_FAULTS ? html`<p class="note">and ${count(faults.length - MAX_FAULTS)} more</p>` : nothing}`;
 }
 
 export function batchesView(view: HTMLElement): View {

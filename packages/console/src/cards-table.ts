@@ -4,13 +4,11 @@ import { html } from "lit-html";
 /** A table that scrolls within its own width. Its rows become cards on a narrow screen. */
 export type Template = TemplateResult;
 
-/** A column of a table of objects. */
-export interface Column<Item> {
-  heading: string;
-  cell: (item: Item) => unknown;
-  /** `number`: at the end of the line. `when`: a moment, which is not broken. */
-  kind?: "number" | "when" | "limits";
-}
+/**
+ * A column of a table of objects. `number`: at the end of the line. `when`: a moment, which is not broken. `long`: a text
+ * of many words.
+ */
+export type Column<Item> = readonly [heading: string, cell: (item: Item) => unknown, kind?: "number" | "when" | "long"];
 
 /** The heading of a column of numbers. */
 export const number = (name: string) => html`<th scope="col" class="number">${name}</th>`;
@@ -39,9 +37,9 @@ export function objectsTable<Item>(
   items: readonly Item[],
   buttons?: (item: Item) => unknown,
 ) {
-  const headings = columns.map(({ heading, kind }) => (kind === "number" ? number(heading) : heading));
+  const headings = columns.map(([heading, , kind]) => (kind === "number" ? number(heading) : heading));
   const rows = items.map((item) => {
-    const cells = columns.map(({ heading, cell, kind = "" }, index) =>
+    const cells = columns.map(([heading, cell, kind = ""], index) =>
       index === 0
         ? html`<th scope="row" class=${kind}>${cell(item)}</th>`
         : html`<td class=${kind} data-label=${heading}>${cell(item)}</td>`,
@@ -49,4 +47,9 @@ export function objectsTable<Item>(
     return html`<tr>${cells}${buttons ? html`<td class="actions">${buttons(item)}</td>` : ""}</tr>`;
   });
   return cardsTable(label, buttons ? [...headings, actions] : headings, rows);
+}
+
+/** A name, with the id below it. */
+export function namedId(name: unknown, id: string) {
+  return html`<bdi class="file-name">${name}</bdi><br /><code class="note">${id}</code>`;
 }

@@ -13,6 +13,8 @@ export interface Kind {
   one: string;
   /** the meaning of its name */
   name: string;
+  /** the effect of its removal */
+  removal: string;
   summary: (entry: Entry) => string;
   form: Form;
   /** The values of the form for an entry. */
@@ -43,6 +45,7 @@ const servers: Kind = {
   title: "Model servers",
   one: "server",
   name: "Name",
+  removal: "It gets no further requests, and ends its running answers. Drain it first to move its conversations.",
   summary: ({ url, binding, weight = 1, drain, models, discover }) =>
     [
       url ?? `binding ${binding}`,
@@ -95,6 +98,7 @@ const routes: Kind = {
   title: "Routes",
   one: "route",
   name: "Name that clients say",
+  removal: "Running requests go on as they are.",
   summary: ({ to, fallbacks, context_window_fallbacks: wider }) =>
     [
       to === undefined ? "the model of its name" : targetsText(to),
@@ -138,6 +142,7 @@ const prices: Kind = {
   title: "Prices",
   one: "price",
   name: "Model, or * for all others",
+  removal: "Running requests go on as they are.",
   summary: ({ input, cached_input: cached, output }) =>
     `input $${input}${cached === undefined ? "" : `, cached $${cached}`}, output $${output} for a million tokens`,
   form: [

@@ -1,6 +1,7 @@
 import { html, nothing } from "lit-html";
 import type { Decision } from "../api-types.d.ts";
 import { beginning, count } from "./format.ts";
+import { scoresTable } from "./scores-table.ts";
 
 /** The answers of a decision, with the probability of each option. */
 
@@ -18,29 +19,17 @@ export function decisionAnswers({ model, answers, usage }: Decision, questions: 
 
 function answerTemplate(answer: Answer, index: number, asked: string) {
   const title = answer.name ?? `Question ${index + 1}`;
-  const rows = rowsOf(answer);
-  const label = `Probabilities of ${title}`;
+  const rows = rowsOf(answer).map(([option, value]) => ({
+    name: html`<bdi>${option}</bdi>`,
+    label: `Probability of ${option}`,
+    value,
+    text: `${(100 * value).toFixed(1)} %`,
+  }));
   return html`<section class="card stack">
     <h3><bdi>${title}</bdi></h3>
     <p class="note" dir="auto">${beginning(asked, HEADING_LENGTH)}</p>
     <p>${resultTemplate(answer)}</p>
-    ${
-      rows.length === 0
-        ? nothing
-        : html`<div class="wide" tabindex="0" role="region" aria-label=${label}>
-            <table>
-              <thead><tr><th scope="col">Option</th><th scope="col">Probability</th></tr></thead>
-              <tbody>
-                ${rows.map(
-                  ([option, probability]) => html`<tr>
-                    <th scope="row"><bdi>${option}</bdi></th>
-                    <td class="score"><meter min="0" max="1" .value=${probability} aria-label=${`Probability of ${option}`}></meter> ${percent(probability)}</td>
-                  </tr>`,
-                )}
-              </tbody>
-            </table>
-          </div>`
-    }
+    ${rows.length === 0 ? nothing : scoresTable(`Probabilities of ${title}`, ["Option", "Probability"], rows)}
   </section>`;
 }
 
@@ -69,8 +58,4 @@ function rowsOf(answer: Answer): [option: string, probability: number][] {
         ]
       : answer.probabilities.map(({ value, probability }) => [String(value), probability]);
   return rows.toSorted(([, one], [, other]) => other - one);
-}
-
-function percent(probability: number) {
-  return `${(100 * probability).toFixed(1)} %`;
 }

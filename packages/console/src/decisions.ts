@@ -3,8 +3,8 @@ import { repeat } from "lit-html/directives/repeat.js";
 import type { Decision } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
+import { Asking } from "./asking.ts";
 import { decisionAnswers } from "./decision-answers.ts";
-import { faultNotice, messageWithField } from "./dialogs.ts";
 import type { Field } from "./fields.ts";
 import { fieldsTemplate, valuesIn } from "./fields.ts";
 import { readableJson } from "./format.ts";
@@ -82,9 +82,17 @@ export function decisionsView(view: HTMLElement): View {
   let begun: { model?: string; input?: string; questions: Draft[] } = recall("decision") ?? { questions: [] };
   let { model, input } = begun;
   let questions = (begun.questions.length > 0 ? begun.questions : [{ kind: "predicate" as const }]).map(numbered);
-  let answered: { body: ReturnType<typeof bodyOf>; decision: Decision; text: LongText } | undefined;
-  let fault = "";
-  let isBusy = false;
+  const asking = new Asking(
+    draw,
+    async (): Promise<{ body: ReturnType<typeof bodyOf>; decision: Decision; text: LongText }> => {
+      const now = questions.map((question) => question.now);
+      const body = bodyOf(model ?? session.models?.[0] ?? "", input ?? "", now);
+      const decision: Decision = await callJson("/v1/decisions", { body });
+      const shown = `${readableJson(JSON.stringify(body))}\n\n${readableJson(JSON.stringify(decision))}`;
+      announce(`${decision.answers.length} answers.`);
+      return { body, decision, text: new LongText(shown, { dir: "ltr" }) };
+    },
+  );
 
   function numbered(begun: Draft): Question {
     lastNo += 1;
@@ -102,27 +110,6 @@ export function decisionsView(view: HTMLElement): View {
     const given = valuesIn(fields, new FormData(event.currentTarget as HTMLFormElement));
     ({ model, input } = given);
     set(questions.map((question) => ({ ...question, now: given[question.no] })));
-  }
-
-  async function ask(event: SubmitEvent) {
-    event.preventDefault();
-    if (isBusy) return;
-    const now = questions.map((question) => question.now);
-    const body = bodyOf(model ?? session.models?.[0] ?? "", input ?? "", now);
-    isBusy = true;
-    fault = "";
-    draw();
-    try {
-      const decision = await callJson("/v1/decisions", { body });
-      const shown = `${readableJson(JSON.stringify(body))}\n\n${readableJson(JSON.stringify(decision))}`;
-      answered = { body, decision, text: new LongText(shown, { dir: "ltr" }) };
-      announce(`${decision.answers.length} answers.`);
-    } catch (error) {
-      answered = undefined;
-      fault = messageWithField(error);
-    }
-    isBusy = false;
-    draw();
   }
 
   function add() {
@@ -146,21 +133,21 @@ export function decisionsView(view: HTMLElement): View {
         <div class="section-heading"><h2>Decisions</h2></div>
         <p class="note">Questions about an input. The model answers each with one token, whose probabilities are the answer. Nothing is stored.</p>
         <div class="columns">
-          <form class="card stack" @input=${typed} @submit=${ask}>
+          <form class="card stack" @input=${typed} @submit=${asking.submit}>
             ${fieldsTemplate(inputForm(), begun, "decision")}
             ${repeat(questions, ({ no }) => no, questionTemplate)}
             <div class="buttons">
-              <button class="primary" type="submit" aria-disabled=${String(isBusy)}>${isBusy ? "Asking…" : "Ask"}</button>
+              ${asking.button("Ask", "Asking…")}
               <button type="button" class="action" ?disabled=${questions.length >= MAX_QUESTIONS} @click=${add}>${icon("new")} Add a question</button>
               ${isEmpty ? html`<button type="button" class="plain" @click=${putInExample}>Put in an example</button>` : nothing}
             </div>
           </form>
           <div class="stack">
-            ${faultNotice(fault)}
+            ${asking.fault}
             ${
-              answered
-                ? html`${decisionAnswers(answered.decision, answered.body.questions)}
-                    <details class="card"><summary>Request and answer as JSON</summary>${answered.text.element}</details>`
+              asking.answer
+                ? html`${decisionAnswers(asking.answer.decision, asking.answer.body.questions)}
+                    <details class="card"><summary>Request and answer as JSON</summary>${asking.answer.text.element}</details>`
                 : nothing
             }
           </div>

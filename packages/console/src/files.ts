@@ -2,6 +2,7 @@ import { html, nothing } from "lit-html";
 import type { File, VectorStore } from "../api-types.d.ts";
 import { deletion } from "./actions.ts";
 import { callJson } from "./api.ts";
+import { namedId } from "./cards-table.ts";
 import { count, moment, size } from "./format.ts";
 import { statusTag } from "./item-view.ts";
 import { partsOf } from "./list-and-one.ts";
@@ -19,29 +20,20 @@ const PURPOSES = ["assistants", "user_data", "vision", "batch", "fine-tune", "ev
   (each) => [each, each] as const,
 );
 
-/** A name, and the id below it. */
-export function namedId(name: unknown, id: string) {
-  return html`<bdi class="file-name">${name}</bdi><br /><code class="note">${id}</code>`;
-}
-
 const FILES: Resource<File> = {
   title: "Files",
   source: "/v1/files",
   address: "#/files",
-  nameOf: ({ filename }) => filename,
+  nameOf: (file) => file.filename,
   none: "There are no files.",
   noneFiltered: "There are no files for this purpose.",
   filters: [{ name: "purpose", label: "Shown", kind: "choice", options: [["", "all purposes"], ...PURPOSES] }],
   columns: [
-    { heading: "File", cell: ({ filename, id }) => namedId(filename, id) },
-    { heading: "Size", kind: "number", cell: ({ bytes }) => size(bytes) },
-    { heading: "Purpose", cell: ({ purpose }) => purpose },
-    { heading: "Created", kind: "when", cell: ({ created_at: created }) => moment(created) },
-    {
-      heading: "Expires",
-      kind: "when",
-      cell: ({ expires_at: expires }) => (expires == null ? "never" : moment(expires)),
-    },
+    ["File", (file) => namedId(file.filename, file.id)],
+    ["Size", (file) => size(file.bytes), "number"],
+    ["Purpose", (file) => file.purpose],
+    ["Created", (file) => moment(file.created_at), "when"],
+    ["Expires", (file) => moment(file.expires_at, "never"), "when"],
   ],
   above: (list) =>
     new Uploads({
@@ -59,31 +51,19 @@ const FILES: Resource<File> = {
     {
       label: "Batch",
       icon: "batch",
-      isFor: ({ purpose }) => purpose === "batch",
-      href: ({ id }) => `#/batches?input_file_id=${id}`,
+      isFor: (file) => file.purpose === "batch",
+      href: (file) => `#/batches?input_file_id=${file.id}`,
     },
-    {
-      label: "Download",
-      icon: "export",
-      async does(file) {
-        await saveFile(file.id, file.filename);
-        return { item: file };
-      },
-    },
+    { label: "Download", icon: "export", does: (file) => saveFile(file.id, file.filename).then(() => undefined) },
     deletion(
       "/v1/files",
-      ({ filename }) => ({
-        title: "Delete this file?",
-        text: `${filename} will be deleted permanently, also from its vector stores.`,
-      }),
-      "The file was deleted.",
+      "file",
+      (file) => `${file.filename} will be deleted permanently, also from its vector stores.`,
     ),
   ],
 };
 
-function nameOf({ name, id }: VectorStore) {
-  return name || id;
-}
+const nameOf = (store: VectorStore) => store.name || store.id;
 
 /** The progress of indexing a store's files. */
 function countsInWords({ in_progress: open, completed, failed, cancelled, total }: VectorStore["file_counts"]) {
@@ -97,7 +77,9 @@ function countsInWords({ in_progress: open, completed, failed, cancelled, total 
   return parts.filter(Boolean).join(", ");
 }
 
-const expiry = ({ expires_at: expires }: VectorStore) => (expires === null ? "never" : moment(expires));
+function embeddingsInWords({ embedding_model: model, embedding_dimensions: dimensions }: VectorStore) {
+  return model === null ? "none: it is searched only by words" : `${model}, ${count(dimensions)} dimensions`;
+}
 
 const STORES: Resource<VectorStore> = {
   title: "Vector stores",
@@ -106,17 +88,14 @@ const STORES: Resource<VectorStore> = {
   nameOf,
   none: "There are no vector stores.",
   columns: [
-    {
-      heading: "Vector store",
-      cell: ({ name, id }) => namedId(html`<a href=${`#/files/stores/${id}`}>${name || "unnamed"}</a>`, id),
-    },
-    { heading: "Status", cell: ({ status }) => statusTag(status) },
-    { heading: "Files", cell: ({ file_counts: counts }) => countsInWords(counts) },
-    { heading: "Size", kind: "number", cell: ({ usage_bytes: bytes }) => size(bytes) },
-    { heading: "Created", kind: "when", cell: ({ created_at: created }) => moment(created) },
-    { heading: "Expires", kind: "when", cell: expiry },
+    ["Vector store", ({ id, name }) => namedId(html`<a href=${`#/files/stores/${id}`}>${name || "unnamed"}</a>`, id)],
+    ["Status", (store) => statusTag(store.status)],
+    ["Files", (store) => countsInWords(store.file_counts)],
+    ["Size", (store) => size(store.usage_bytes), "number"],
+    ["Created", (store) => moment(store.created_at), "when"],
+    ["Expires", (store) => moment(store.expires_at, "never"), "when"],
   ],
-  isChanging: ({ status }) => status === "in_progress",
+  isChanging: (store) => store.status === "in_progress",
   everyMs: 2_000,
   listActions: [
     {
@@ -124,7 +103,6 @@ const STORES: Resource<VectorStore> = {
       icon: "new",
       isMain: true,
       asks: () => ({
-        title: "New vector store",
         form: [
           { name: "name", label: "Name", maxLength: 256 },
           {
@@ -139,8 +117,8 @@ const STORES: Resource<VectorStore> = {
         action: "Create",
       }),
       async does(_, { name = "", days }) {
-        const expiry = days === undefined ? {} : { expires_after: { anchor: "last_active_at", days } };
-        const item: VectorStore = await callJson("/v1/vector_stores", { body: { name, ...expiry } });
+        const body = { name, expires_after: days && { anchor: "last_active_at", days } };
+        const item: VectorStore = await callJson("/v1/vector_stores", { body });
         location.hash = `#/files/stores/${item.id}`;
         return { item, told: "The vector store was created." };
       },
@@ -149,21 +127,18 @@ const STORES: Resource<VectorStore> = {
   actions: [
     deletion(
       "/v1/vector_stores",
-      (store) => ({
-        title: "Delete this vector store?",
-        text: `${nameOf(store)} is deleted for good. Its files themselves stay.`,
-      }),
-      "The vector store was deleted.",
+      "vector store",
+      (store) => `${nameOf(store)} is deleted for good. Its files themselves stay.`,
     ),
   ],
   page: {
-    status: ({ status }) => status,
+    status: (store) => store.status,
     figures: (store) => [
       [
         ["Files", countsInWords(store.file_counts)],
         ["Size", size(store.usage_bytes)],
         ["Embeddings", embeddingsInWords(store)],
-        ["Expires", expiry(store)],
+        ["Expires", moment(store.expires_at, "never")],
       ],
     ],
     more: ({ status, file_counts: { total, in_progress: open } }) =>
@@ -173,10 +148,6 @@ const STORES: Resource<VectorStore> = {
     parts: (id, { refresh }) => [storeFiles(id, refresh), storeSearch(id)],
   },
 };
-
-function embeddingsInWords({ embedding_model: model, embedding_dimensions: dimensions }: VectorStore) {
-  return model === null ? "none: it is searched only by words" : `${model}, ${count(dimensions)} dimensions`;
-}
 
 export function filesView(view: HTMLElement): View {
   const part = ([section, id]: string[]) => (section === "stores" ? partOf(STORES, id) : partOf(FILES, undefined));

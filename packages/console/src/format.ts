@@ -32,10 +32,11 @@ export function size(bytes: number) {
 /**
  * A moment of the API's, in the browser's language and time zone.
  * @param seconds since 1970
+ * @param none the text where there is none
  */
-export function moment(seconds: number | null | undefined) {
+export function moment(seconds: number | null | undefined, none = "–") {
   return seconds == null
-    ? "–"
+    ? none
     : new Date(seconds * 1_000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 

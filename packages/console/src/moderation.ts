@@ -1,9 +1,11 @@
 import { html, nothing, render } from "lit-html";
+import type { Moderation } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
+import { Asking } from "./asking.ts";
 import { attachmentFrom, checkAttachments } from "./attachments.ts";
-import { faultNotice, messageOf, messageWithField } from "./dialogs.ts";
-import type { Judgement } from "./judgement.ts";
+import { messageOf } from "./dialogs.ts";
+import { fieldsTemplate } from "./fields.ts";
 import { judgementTemplate } from "./judgement.ts";
 import type { Attachment } from "./request-body.ts";
 import { hasGuard } from "./session.ts";
@@ -17,80 +19,57 @@ const NO_GUARD = html`<p class="notice">
 
 export function moderationView(view: HTMLElement): View {
   let images: Attachment[] = [];
-  let answer: { model: string; results: Judgement[] } | undefined;
-  let fault = "";
-  let isBusy = false;
 
-  async function judge(event: SubmitEvent) {
-    event.preventDefault();
-    if (isBusy) return;
-    const text = String(new FormData(event.currentTarget as HTMLFormElement).get("text") ?? "");
-    const parts = [
-      ...(text === "" ? [] : [{ type: "text", text }]),
-      ...images.map(({ url }) => ({ type: "image_url", image_url: { url } })),
-    ];
-    isBusy = true;
-    fault = "";
-    draw();
-    try {
-      answer = await callJson("/v1/moderations", { body: { input: images.length > 0 ? parts : text } });
-      announce(answer?.results.some(({ flagged }) => flagged) ? "It is flagged." : "It is not flagged.");
-    } catch (error) {
-      answer = undefined;
-      fault = messageWithField(error);
-    }
-    isBusy = false;
-    draw();
-  }
+  const guard = new Asking<Moderation>(draw, async (data) => {
+    const text = String(data.get("text") ?? "");
+    const parts = images.map(({ url }) => ({ type: "image_url", image_url: { url } }));
+    const input = images.length === 0 ? text : text === "" ? parts : [{ type: "text", text }, ...parts];
+    const answer: Moderation = await callJson("/v1/moderations", { body: { input } });
+    announce(answer.results.some(({ flagged }) => flagged) ? "It is flagged." : "It is not flagged.");
+    return answer;
+  });
 
-  async function attach(files: Iterable<File>) {
-    const chosen = [...files];
+  async function attach(event: Event) {
+    const field = event.target as HTMLInputElement;
+    const chosen = [...(field.files ?? [])];
     try {
       checkAttachments(chosen, images);
-      const signal = new AbortController().signal;
+      const { signal } = new AbortController();
       const read = await Promise.all(chosen.map((file) => attachmentFrom(file, { signal, progress() {} })));
       images = [...images, ...read];
-      fault = "";
+      guard.say("");
     } catch (error) {
-      fault = messageOf(error);
+      guard.say(messageOf(error));
     }
-    draw();
+    field.value = "";
   }
 
   function draw() {
+    const { model, results = [] } = guard.answer ?? {};
     render(
       html`<div class="stack">
         <h1 class="unseen">Moderation</h1>
         <div class="section-heading"><h2>Moderation</h2></div>
-        ${hasGuard() ? formTemplate() : NO_GUARD}
-        ${faultNotice(fault)}
-        ${answer ? answerTemplate(answer) : nothing}
+        ${hasGuard() ? formTemplate() : NO_GUARD} ${guard.fault}
+        ${results.map(
+          (each) => html`<section class="card stack">
+            <h3>Judgement <span class="note">by ${model}</span></h3>
+            ${judgementTemplate(each)}
+          </section>`,
+        )}
       </div>`,
       view,
     );
   }
 
   function formTemplate() {
-    return html`<form class="card stack" @submit=${judge}>
-      <div>
-        <label for="moderation-text">Text</label>
-        <textarea dir="auto" id="moderation-text" name="text" rows="4" ?required=${images.length === 0}></textarea>
-      </div>
+    return html`<form class="card stack" @submit=${guard.submit}>
+      ${fieldsTemplate([{ name: "text", label: "Text", kind: "long", isRequired: images.length === 0 }], {}, "moderation")}
       ${images.length > 0 ? html`<ul class="attachments" aria-label="Images">${images.map(imageTemplate)}</ul>` : nothing}
       <div class="buttons">
-        <button class="primary" type="submit" aria-disabled=${String(isBusy)}>${isBusy ? "Judging…" : "Judge"}</button>
+        ${guard.button("Judge", "Judging…")}
         <label class="button" for="moderation-images">Add images</label>
-        <input
-          class="unseen"
-          id="moderation-images"
-          type="file"
-          accept="image/*"
-          multiple
-          @change=${(event: Event) => {
-            const field = event.target as HTMLInputElement;
-            void attach(field.files ?? []).then(() => (field.value = ""));
-          }}
-        />
+        <input class="unseen" id="moderation-images" type="file" accept="image/*" multiple @change=${attach} />
       </div>
     </form>`;
   }
@@ -108,13 +87,4 @@ export function moderationView(view: HTMLElement): View {
   }
 
   return { show: draw };
-}
-
-function answerTemplate({ model, results }: { model: string; results: Judgement[] }) {
-  return results.map(
-    (each) => html`<section class="card stack">
-      <h3>Judgement <span class="note">by ${model}</span></h3>
-      ${judgementTemplate(each)}
-    </section>`,
-  );
 }

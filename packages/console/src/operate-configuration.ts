@@ -35,7 +35,7 @@ interface Entry {
 const load = (): Promise<Configuration> => callJson(PATH);
 
 function listOf(kind: KindName): Resource<Entry> {
-  const { title, one, name, summary, form, values, read } = KINDS[kind];
+  const { title, one, name, removal, summary, form, values, read } = KINDS[kind];
   let sources: string[] = [];
   const change = async (id: string, entry: unknown, told: string) => {
     await callJson(PATH, { body: { [kind]: { [id]: entry } } });
@@ -64,12 +64,8 @@ function listOf(kind: KindName): Resource<Entry> {
     none: "None.",
     note: () => (sources.length > 0 ? html`<p class="note">From the ${sources.join(" and the ")}.</p>` : nothing),
     columns: [
-      {
-        heading: "Name",
-        cell: ({ id, is, isChanged }) =>
-          html`<bdi>${id}</bdi> ${is ? (isChanged ? html`<span class="tag busy">changed here</span>` : nothing) : html`<span class="tag bad">removed</span>`}`,
-      },
-      { heading: "Meaning", kind: "limits", cell: ({ is }) => (is ? summary(is) : "–") },
+      ["Name", nameTemplate],
+      ["Meaning", ({ is }) => (is ? summary(is) : "–"), "long"],
     ],
     listActions: [
       {
@@ -102,18 +98,18 @@ function listOf(kind: KindName): Resource<Entry> {
         isDangerous: true,
         needs: "changeConfiguration",
         isFor: ({ is }) => is !== undefined,
-        asks: ({ id }) => ({
-          title: `Remove ${id}?`,
-          text:
-            kind === "upstreams"
-              ? "It gets no further requests, and ends its running answers. Drain it first to move its conversations."
-              : "Running requests go on as they are.",
-          action: "Remove",
-        }),
+        asks: ({ id }) => ({ title: `Remove ${id}?`, text: removal }),
         does: ({ id }) => change(id, false, `The ${one} was removed.`),
       },
     ],
   };
+}
+
+function nameTemplate({ id, is, isChanged }: Entry) {
+  const tag = is
+    ? isChanged && html`<span class="tag busy">changed here</span>`
+    : html`<span class="tag bad">removed</span>`;
+  return html`<bdi>${id}</bdi> ${tag || nothing}`;
 }
 
 export function configurationSection(element: HTMLElement): Section {

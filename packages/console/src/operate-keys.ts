@@ -1,12 +1,10 @@
 import { html, nothing } from "lit-html";
 import type { ApiKey } from "../api-types.d.ts";
-import type { Action } from "./actions.ts";
 import { deletion } from "./actions.ts";
 import { callJson } from "./api.ts";
 import { ask } from "./dialogs.ts";
 import { moment } from "./format.ts";
 import { LIMITS, limitsInWords, limitsOf, limitValues } from "./limits-form.ts";
-import type { Question } from "./question.ts";
 import { askFor, showSecret } from "./question.ts";
 import type { Resource } from "./resource.ts";
 import { sectionOf } from "./resource.ts";
@@ -16,7 +14,12 @@ import { may } from "./rights.ts";
 
 const PATH = "/v1/admin/keys";
 
-const TENANT = ["[A-Za-z0-9_\\-]{1,64}", "1 to 64 letters, digits, _ or -"] as const;
+const TENANT = {
+  name: "tenant",
+  label: "Tenant",
+  isRequired: true,
+  pattern: ["[A-Za-z0-9_\\-]{1,64}", "1 to 64 letters, digits, _ or -"],
+} as const;
 
 /** The times for which a rotated key's old text stays valid. */
 const GRACES = [
@@ -26,34 +29,14 @@ const GRACES = [
   ["604800", "for a week"],
 ] as const;
 
-const pathOf = ({ id }: ApiKey) => `${PATH}/${encodeURIComponent(id)}`;
+const pathOf = (key: ApiKey) => `${PATH}/${encodeURIComponent(key.id)}`;
 
-function nameOf({ name, id }: ApiKey) {
-  return name || id;
-}
+const nameOf = (key: ApiKey) => key.name || key.id;
 
-const creation: Action<undefined, ApiKey> = {
-  label: "New key",
-  icon: "new",
-  isMain: true,
-  needs: "createApiKey",
-  asks: () => ({
-    title: "New key",
-    form: [
-      { name: "name", label: "Name", maxLength: 256, placeholder: "what it is for" },
-      { name: "tenant", label: "Tenant", isRequired: true, pattern: TENANT },
-      { name: "days", label: "Expires in days", kind: "number", min: 1, max: 36_500, placeholder: "never" },
-      { title: "Limits", fields: LIMITS },
-    ],
-    values: limitValues(null),
-    action: "Create the key",
-  }),
-  async does(_, { name = "", tenant, days, ...limits }) {
-    const expiry = days === undefined ? {} : { expires_at: Math.floor(Date.now() / 1_000 + days * 86_400) };
-    const { value, ...item } = await callJson(PATH, { body: { tenant, name, limits: limitsOf(limits), ...expiry } });
-    return { item, next: () => showSecret(`A key of ${tenant}`, value) };
-  },
-};
+/** False of a key of `API_KEYS`: only the configuration can change it. */
+const isMade = (key: ApiKey) => !("source" in key) || key.source !== "configuration";
+
+const hasExpired = ({ expires_at: expires }: ApiKey) => expires !== null && expires * 1_000 <= Date.now();
 
 /** Asks for the limits of a tenant until they are saved. A role that may not change them sees them. */
 async function editTenant(tenant: string) {
@@ -66,13 +49,17 @@ async function editTenant(tenant: string) {
     await ask(title, html`<p>${limitsInWords(limits)}</p>`, close);
     return;
   }
-  await askFor(limitsQuestion(title, limits), async (given) => {
+  await askFor({ title, form: LIMITS, values: limitValues(limits), action: "Save" }, async (given) => {
     await callJson(path, { body: { limits: limitsOf(given) } });
   });
 }
 
-function limitsQuestion(title: string, limits: ApiKey["limits"]): Question {
-  return { title, form: LIMITS, values: limitValues(limits), action: "Save" };
+function keyTemplate(key: ApiKey) {
+  const tag = (is: boolean, text: string, look = "bad") =>
+    is ? html`<span class="tag ${look}">${text}</span> ` : nothing;
+  return html`<bdi>${key.name || "unnamed"}</bdi>
+    ${tag(key.disabled, "disabled")}${tag(hasExpired(key), "expired")}${tag(!isMade(key), "API_KEYS", "")}
+    <br /><code class="note">${key.redacted_value}</code><br /><code class="note">${key.id}</code>`;
 }
 
 const KEYS: Resource<ApiKey> = {
@@ -83,42 +70,45 @@ const KEYS: Resource<ApiKey> = {
   none: "There are no keys yet.",
   filters: [{ name: "tenant", label: "Tenant", placeholder: "all" }],
   columns: [
-    {
-      heading: "Key",
-      cell: (
-        key,
-      ) => html`<bdi>${key.name || "unnamed"}</bdi> ${key.disabled ? html`<span class="tag bad">disabled</span>` : nothing}
-        ${hasExpired(key) ? html`<span class="tag bad">expired</span>` : nothing} ${isMade(key) ? nothing : html`<span class="tag">API_KEYS</span>`}
-        <br /><code class="note">${key.redacted_value}</code><br /><code class="note">${key.id}</code>`,
-    },
-    {
-      heading: "Tenant",
-      cell: ({ tenant }) => html`<a href=${`#/operate/keys?tenant=${encodeURIComponent(tenant)}`}>${tenant}</a>`,
-    },
-    { heading: "Limits", kind: "limits", cell: ({ limits }) => limitsInWords(limits) },
-    { heading: "Made", kind: "when", cell: ({ created_at: created }) => moment(created) },
-    {
-      heading: "Expires",
-      kind: "when",
-      cell: ({ expires_at: expires }) => (expires === null ? "never" : moment(expires)),
-    },
+    ["Key", keyTemplate],
+    ["Tenant", ({ tenant }) => html`<a href=${`#/operate/keys?tenant=${encodeURIComponent(tenant)}`}>${tenant}</a>`],
+    ["Limits", (key) => limitsInWords(key.limits), "long"],
+    ["Made", (key) => moment(key.created_at), "when"],
+    ["Expires", (key) => moment(key.expires_at, "never"), "when"],
   ],
   listActions: [
     {
       label: "Tenant limits",
       icon: "settings",
-      asks: () => ({
-        title: "Limits of a tenant",
-        form: [{ name: "tenant", label: "Tenant", isRequired: true, pattern: TENANT }],
-        action: "Show",
-      }),
+      asks: () => ({ title: "Limits of a tenant", form: [TENANT], action: "Show" }),
       does: async (_, { tenant }) => ({ next: () => editTenant(tenant) }),
     },
-    creation,
+    {
+      label: "New key",
+      icon: "new",
+      isMain: true,
+      needs: "createApiKey",
+      asks: () => ({
+        form: [
+          { name: "name", label: "Name", maxLength: 256, placeholder: "what it is for" },
+          TENANT,
+          { name: "days", label: "Expires in days", kind: "number", min: 1, max: 36_500, placeholder: "never" },
+          { title: "Limits", fields: LIMITS },
+        ],
+        values: limitValues(null),
+        action: "Create the key",
+      }),
+      async does(_, { name = "", tenant, days, ...limits }) {
+        const expires_at = days && Math.floor(Date.now() / 1_000 + days * 86_400);
+        const body = { tenant, name, limits: limitsOf(limits), expires_at };
+        const { value, ...item } = await callJson(PATH, { body });
+        return { item, next: () => showSecret(`A key of ${tenant}`, value) };
+      },
+    },
   ],
   actions: [
     {
-      label: ({ disabled }) => (disabled ? "Enable" : "Disable"),
+      label: (key) => (key.disabled ? "Enable" : "Disable"),
       icon: "power",
       needs: "changeApiKey",
       isFor: isMade,
@@ -128,7 +118,6 @@ const KEYS: Resource<ApiKey> = {
           : {
               title: "Disable this key?",
               text: `Requests with ${nameOf(key)} are refused until it is enabled again. Background runs go on.`,
-              action: "Disable",
               isDangerous: true,
             },
       does: async (key) => ({
@@ -141,7 +130,12 @@ const KEYS: Resource<ApiKey> = {
       icon: "settings",
       needs: "changeApiKey",
       isFor: isMade,
-      asks: (key) => limitsQuestion(`Limits of ${nameOf(key)}`, key.limits),
+      asks: (key) => ({
+        title: `Limits of ${nameOf(key)}`,
+        form: LIMITS,
+        values: limitValues(key.limits),
+        action: "Save",
+      }),
       does: async (key, given) => ({
         item: await callJson(pathOf(key), { body: { limits: limitsOf(given) } }),
         told: "The limits were saved.",
@@ -156,11 +150,10 @@ const KEYS: Resource<ApiKey> = {
       asks: (key) => ({
         title: "Give this key another text?",
         text: `${nameOf(key)} keeps its name, tenant and limits.`,
-        form: [{ name: "grace_seconds", label: "The text of before is good", kind: "choice", options: GRACES }],
-        action: "Rotate",
+        form: [{ name: "grace", label: "The text of before is good", kind: "choice", options: GRACES }],
       }),
-      async does(key, given) {
-        const body = { grace_seconds: Number(given.grace_seconds) };
+      async does(key, { grace }) {
+        const body = { grace_seconds: Number(grace) };
         const { value, ...item } = await callJson(`${pathOf(key)}/rotate`, { body });
         return { item, next: () => showSecret(`The new text of ${nameOf(key)}`, value) };
       },
@@ -168,25 +161,13 @@ const KEYS: Resource<ApiKey> = {
     {
       ...deletion<ApiKey>(
         PATH,
-        (key) => ({
-          title: "Delete this key?",
-          text: `${nameOf(key)} will be refused permanently. Its stored data is not deleted.`,
-        }),
-        "The key was deleted.",
-        "deleteApiKey",
+        "key",
+        (key) => `${nameOf(key)} will be refused permanently. Its stored data is not deleted.`,
       ),
+      needs: "deleteApiKey",
       isFor: isMade,
     },
   ],
 };
-
-/** False of a key of `API_KEYS`: only the configuration can change it. */
-function isMade(key: ApiKey) {
-  return !("source" in key) || key.source !== "configuration";
-}
-
-function hasExpired({ expires_at: expires }: ApiKey) {
-  return expires !== null && expires * 1_000 <= Date.now();
-}
 
 export const keysSection = sectionOf(KEYS);

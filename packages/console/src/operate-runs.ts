@@ -2,7 +2,6 @@ import { html, nothing } from "lit-html";
 import type { Run } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 import { count, duration, moment } from "./format.ts";
-import type { Resource } from "./resource.ts";
 import { sectionOf } from "./resource.ts";
 
 /** Runs that have not ended: `GET /v1/admin/runs`. */
@@ -25,10 +24,22 @@ async function allRuns(): Promise<Run[]> {
   return runs.sort((one, other) => (other.created_at ?? 0) - (one.created_at ?? 0) || (one.id < other.id ? -1 : 1));
 }
 
-const RUNS: Resource<Run> = {
+function modelTemplate({ model, foreground, background, status }: Run) {
+  const kind = foreground ? "foreground" : background === false ? "Idempotency-Key" : "";
+  return html`${model ?? "–"} ${kind ? html`<span class="tag">${kind}</span>` : nothing}
+    ${status === "unknown" ? html`<span class="tag bad">unknown</span>` : nothing}`;
+}
+
+function begunTemplate({ created_at: created }: Run) {
+  if (created === null) return "–";
+  const ago = duration(Math.max(0, Date.now() - created * 1_000));
+  return html`${moment(created)}<br /><span class="note">${ago} ago</span>`;
+}
+
+export const runsSection = sectionOf<Run>({
   title: "Live runs",
   source: allRuns,
-  nameOf: ({ id }) => id,
+  nameOf: (run) => run.id,
   none: "Nothing runs.",
   isLive: true,
   note: (runs) => html`<p class="note">
@@ -36,23 +47,12 @@ const RUNS: Resource<Run> = {
     Foreground requests are listed of the process that answers this; those of other processes are not listed.
   </p>`,
   columns: [
-    { heading: "Run", cell: ({ id }) => html`<code>${id}</code>` },
-    { heading: "Tenant", cell: ({ tenant }) => tenant },
-    {
-      heading: "Model",
-      cell: ({ model, foreground, background, status }) => html`${model ?? "–"}
-        ${foreground ? html`<span class="tag">foreground</span>` : background === false ? html`<span class="tag">Idempotency-Key</span>` : nothing}
-        ${status === "unknown" ? html`<span class="tag bad">unknown</span>` : nothing}`,
-    },
-    { heading: "Server", cell: ({ server }) => server ?? "–" },
-    {
-      heading: "Begun",
-      cell: ({ created_at: created }) =>
-        created === null
-          ? "–"
-          : html`${moment(created)}<br /><span class="note">${duration(Math.max(0, Date.now() - created * 1_000))} ago</span>`,
-    },
-    { heading: "Events", kind: "number", cell: ({ events }) => count(events) },
+    ["Run", (run) => html`<code>${run.id}</code>`],
+    ["Tenant", (run) => run.tenant],
+    ["Model", modelTemplate],
+    ["Server", (run) => run.server ?? "–"],
+    ["Begun", begunTemplate],
+    ["Events", (run) => count(run.events), "number"],
   ],
   actions: [
     {
@@ -71,6 +71,4 @@ const RUNS: Resource<Run> = {
       },
     },
   ],
-};
-
-export const runsSection = sectionOf(RUNS);
+});

@@ -1,12 +1,12 @@
 import { html, nothing } from "lit-html";
 import type { VectorStoreFile } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
+import { namedId } from "./cards-table.ts";
 import type { Field } from "./fields.ts";
 import { moment, size } from "./format.ts";
 import { statusTag } from "./item-view.ts";
 import type { ApiObject } from "./json.ts";
 import { LookUps } from "./look-ups.ts";
-import type { Resource } from "./resource.ts";
 import { ResourceList } from "./resource.ts";
 import { Uploads } from "./uploads.ts";
 
@@ -24,81 +24,81 @@ const ATTRIBUTES: Field = {
  * @param changed Called when the store has other files.
  */
 export function storeFiles(id: string, changed: () => void) {
+  const path = `/v1/vector_stores/${encodeURIComponent(id)}/files`;
   const names = new LookUps("/v1/files", () => list.draw());
-  const list = new ResourceList(resourceOf(`/v1/vector_stores/${encodeURIComponent(id)}/files`, names, changed), 3);
+  const nameOf = (file: VectorStoreFile): string => names.get(file.id)?.filename ?? file.id;
+  const add = (file: string, { attributes }: ApiObject, signal?: AbortSignal): Promise<VectorStoreFile> =>
+    callJson(path, { body: { file_id: file, attributes }, signal });
+
+  const list: ResourceList<VectorStoreFile> = new ResourceList<VectorStoreFile>(
+    {
+      title: "Files in it",
+      source: path,
+      nameOf,
+      none: "There are no files in it.",
+      columns: [
+        [
+          "File",
+          (file) =>
+            html`${namedId(nameOf(file), file.id)}<br /><span class="note">${size(file.usage_bytes)}, ${moment(file.created_at)}</span>`,
+        ],
+        ["Status", statusTemplate],
+        ["Attributes", (file) => attributesTemplate(file.attributes)],
+      ],
+      isChanging: (file) => file.status === "in_progress",
+      everyMs: 2_000,
+      above: ({ refresh }) =>
+        new Uploads({
+          form: [{ title: "Attributes", fields: [ATTRIBUTES] }],
+          fields: () => ({ purpose: "assistants" }),
+          async uploaded(file, given, signal) {
+            names.set(file.id, file);
+            await add(file.id, given, signal);
+          },
+          ended() {
+            refresh();
+            changed();
+          },
+        }),
+      listActions: [
+        {
+          label: "Add a file",
+          icon: "new",
+          asks: () => ({
+            form: [{ name: "file", label: "Id of the file", isRequired: true, placeholder: "file-…" }, ATTRIBUTES],
+            action: "Add",
+          }),
+          does: async (_, given) => ({
+            item: await add(given.file, given),
+            told: "The file was added.",
+            next: changed,
+          }),
+        },
+      ],
+      actions: [
+        {
+          label: "Take out",
+          icon: "trash",
+          isDangerous: true,
+          asks: (file) => ({
+            title: "Take this file out?",
+            text: `Searches of this vector store will no longer find ${nameOf(file)}. The file itself stays.`,
+          }),
+          async does(file) {
+            await callJson(`${path}/${encodeURIComponent(file.id)}`, { method: "DELETE" });
+            return { isGone: true, told: "The file was removed.", next: changed };
+          },
+        },
+      ],
+    },
+    3,
+  );
   return list;
 }
 
-function resourceOf(path: string, names: LookUps, changed: () => void): Resource<VectorStoreFile> {
-  const nameOf = ({ id }: VectorStoreFile): string => names.get(id)?.filename ?? id;
-  const add = (file: string, { attributes }: ApiObject, signal?: AbortSignal): Promise<VectorStoreFile> =>
-    callJson(path, { body: { file_id: file, ...(attributes && { attributes }) }, signal });
-  return {
-    title: "Files in it",
-    source: path,
-    nameOf,
-    none: "There are no files in it.",
-    columns: [
-      {
-        heading: "File",
-        cell: (
-          file,
-        ) => html`<bdi class="file-name">${nameOf(file)}</bdi><br /><code class="note">${file.id}</code><br />
-          <span class="note">${size(file.usage_bytes)}, ${moment(file.created_at)}</span>`,
-      },
-      {
-        heading: "Status",
-        cell: ({ status, last_error: error }) => html`${statusTag(status)}
-          ${error ? html`<p class="fault" dir="auto">${error.message} <code>${error.code}</code></p>` : nothing}`,
-      },
-      { heading: "Attributes", cell: ({ attributes }) => attributesTemplate(attributes) },
-    ],
-    isChanging: ({ status }) => status === "in_progress",
-    everyMs: 2_000,
-    above: (list) =>
-      new Uploads({
-        form: [{ title: "Attributes", fields: [ATTRIBUTES] }],
-        fields: () => ({ purpose: "assistants" }),
-        async uploaded(file, given, signal) {
-          names.set(file.id, file);
-          await add(file.id, given, signal);
-        },
-        ended() {
-          list.refresh();
-          changed();
-        },
-      }),
-    listActions: [
-      {
-        label: "Add a file",
-        icon: "new",
-        asks: () => ({
-          title: "Add a file that is uploaded",
-          form: [{ name: "file", label: "Id of the file", isRequired: true, placeholder: "file-…" }, ATTRIBUTES],
-          action: "Add",
-        }),
-        async does(_, given) {
-          return { item: await add(given.file, given), told: "The file was added.", next: changed };
-        },
-      },
-    ],
-    actions: [
-      {
-        label: "Take out",
-        icon: "trash",
-        isDangerous: true,
-        asks: (file) => ({
-          title: "Take this file out?",
-          text: `Searches of this vector store will no longer find ${nameOf(file)}. The file itself stays.`,
-          action: "Take out",
-        }),
-        async does({ id }) {
-          await callJson(`${path}/${encodeURIComponent(id)}`, { method: "DELETE" });
-          return { isGone: true, told: "The file was removed.", next: changed };
-        },
-      },
-    ],
-  };
+function statusTemplate({ status, last_error: error }: VectorStoreFile) {
+  return html`${statusTag(status)}
+    ${error ? html`<p class="fault" dir="auto">${error.message} <code>${error.code}</code></p>` : nothing}`;
 }
 
 /** The attributes of a file. */

@@ -42,47 +42,45 @@ async function endpointForm(): Promise<Form> {
   ];
 }
 
+/** Takes the secret, which is shown once, from an endpoint. */
+function withoutSecret({ signing_secret: secret = "", ...item }: WebhookEndpoint) {
+  return { item, next: () => showSecret(`The signing secret of ${item.name}`, secret, "Signing secret") };
+}
+
 const tags = (types: readonly string[]) => types.map((type) => html`<span class="tag">${type}</span> `);
+
+const urlTemplate = (url: string, look = "") => html`<span class="file-name ${look}" dir="auto">${url}</span>`;
 
 const ENDPOINTS: Resource<WebhookEndpoint> = {
   title: "Webhook endpoints",
   source: PATH,
   address: "#/webhooks",
-  nameOf: ({ name }) => name,
+  nameOf: (endpoint) => endpoint.name,
   none: "There are no webhook endpoints.",
   columns: [
-    {
-      heading: "Endpoint",
-      cell: ({ id, name, url }) =>
-        html`<a href=${`#/webhooks/${id}`}><bdi>${name}</bdi></a><br /><span class="note file-name" dir="auto">${url}</span>`,
-    },
-    { heading: "Events", cell: ({ event_types: types }) => tags(types) },
-    { heading: "Signing secret", cell: ({ signing_secret_hint: hint }) => html`<code>${hint}</code>` },
-    { heading: "Created", kind: "when", cell: ({ created_at: created }) => moment(created) },
+    [
+      "Endpoint",
+      ({ id, name, url }) =>
+        html`<a href=${`#/webhooks/${id}`}><bdi>${name}</bdi></a><br />${urlTemplate(url, "note")}`,
+    ],
+    ["Events", (endpoint) => tags(endpoint.event_types)],
+    ["Signing secret", (endpoint) => html`<code>${endpoint.signing_secret_hint}</code>`],
+    ["Created", (endpoint) => moment(endpoint.created_at), "when"],
   ],
   listActions: [
     {
       label: "New endpoint",
       icon: "new",
       isMain: true,
-      asks: async () => ({ title: "New webhook endpoint", form: await endpointForm(), action: "Create" }),
-      async does(_, body) {
-        const { signing_secret: secret, ...item } = await callJson(PATH, { body });
-        const next = () => showSecret(`The signing secret of ${item.name}`, secret, "Signing secret");
-        return { item, told: "The endpoint was made.", next };
-      },
+      asks: async () => ({ form: await endpointForm(), action: "Create" }),
+      does: async (_, body) => withoutSecret(await callJson(PATH, { body })),
     },
   ],
   actions: [
     {
       label: "Edit",
       icon: "edit",
-      asks: async (endpoint) => ({
-        title: "Edit this endpoint",
-        form: await endpointForm(),
-        values: endpoint,
-        action: "Save",
-      }),
+      asks: async (endpoint) => ({ form: await endpointForm(), values: endpoint, action: "Save" }),
       does: async (endpoint, body) => ({
         item: await callJson(pathOf(endpoint), { body }),
         told: "The endpoint was saved.",
@@ -92,17 +90,13 @@ const ENDPOINTS: Resource<WebhookEndpoint> = {
       label: "Send a sample",
       icon: "send",
       asks: async ({ event_types: [type] }) => ({
-        title: "Send a sample",
         form: [{ name: "event_type", label: "Sample of", kind: "choice", options: await eventTypes() }],
         values: { event_type: type },
         action: "Send",
       }),
-      async does(endpoint, body) {
-        const { status_code: status } = await callJson(`${pathOf(endpoint)}/test`, { body });
-        return {
-          item: endpoint,
-          told: `The endpoint answered the sample of ${body.event_type} with status ${status}.`,
-        };
+      async does(item, body) {
+        const { status_code: status } = await callJson(`${pathOf(item)}/test`, { body });
+        return { item, told: `The endpoint answered the sample of ${body.event_type} with status ${status}.` };
       },
     },
     {
@@ -112,42 +106,32 @@ const ENDPOINTS: Resource<WebhookEndpoint> = {
       asks: () => ({
         title: "Give this endpoint another signing secret?",
         text: "Events are signed with the new secret from now on.",
-        form: [
-          {
-            name: "keep_old_secret_active_for_24_hours",
-            label: "For 24 hours, sign with the old secret as well",
-            kind: "check",
-          },
-        ],
-        values: { keep_old_secret_active_for_24_hours: true },
+        form: [{ name: "both", label: "For 24 hours, sign with the old secret as well", kind: "check" }],
+        values: { both: true },
         action: "Rotate",
       }),
-      async does(endpoint, { keep_old_secret_active_for_24_hours = false }) {
-        const body = { keep_old_secret_active_for_24_hours };
-        const { signing_secret: secret, ...item } = await callJson(`${pathOf(endpoint)}/rotate_secret`, { body });
-        const next = () => showSecret(`The new signing secret of ${item.name}`, secret, "Signing secret");
-        return { item, next };
+      async does(endpoint, { both = false }) {
+        const body = { keep_old_secret_active_for_24_hours: both };
+        return withoutSecret(await callJson(`${pathOf(endpoint)}/rotate_secret`, { body }));
       },
     },
     deletion(
       PATH,
-      ({ name }) => ({
-        title: "Delete this endpoint?",
-        text: `${name} gets no further events. Its waiting deliveries and the list of its earlier ones are deleted, too.`,
-      }),
-      "The endpoint was deleted.",
+      "endpoint",
+      ({ name }) =>
+        `${name} gets no further events. Its waiting deliveries and the list of its earlier ones are deleted, too.`,
     ),
   ],
   page: {
-    figures: ({ url, signing_secret_hint: hint, created_at: created, updated_at: updated }) => [
+    figures: (endpoint) => [
       [
-        ["URL", html`<span class="file-name" dir="auto">${url}</span>`],
-        ["Signing secret", html`<code>${hint}</code>`],
-        ["Created", moment(created)],
-        ["Updated", moment(updated)],
+        ["URL", urlTemplate(endpoint.url)],
+        ["Signing secret", html`<code>${endpoint.signing_secret_hint}</code>`],
+        ["Created", moment(endpoint.created_at)],
+        ["Updated", moment(endpoint.updated_at)],
       ],
     ],
-    more: ({ event_types: types }) => html`<p>${tags(types)}</p>`,
+    more: (endpoint) => html`<p>${tags(endpoint.event_types)}</p>`,
     parts: (id) => [new ResourceList(deliveriesOf(id), 3)],
   },
 };
@@ -159,20 +143,20 @@ function deliveriesOf(id: string): Resource<Delivery> {
     nameOf: (delivery) => delivery.id,
     none: "There are no deliveries. Samples are not listed.",
     columns: [
-      { heading: "Event", cell: ({ event }) => html`${event.type}<br /><code class="note">${event.id}</code>` },
-      { heading: "About", cell: ({ event }) => subjectTemplate(event.data.id) },
-      { heading: "Status", cell: ({ status }) => statusTag(status) },
-      { heading: "Attempts", kind: "number", cell: ({ attempts }) => count(attempts) },
-      {
-        heading: "Last attempt",
-        kind: "when",
-        cell: ({ last_attempt_at: last, attempts, status_code: code }) =>
-          html`${moment(last)}${attempts > 0 ? html`<br /><span class="note">${code === null ? "no answer" : `answered with ${code}`}</span>` : nothing}`,
-      },
-      { heading: "Next attempt", kind: "when", cell: ({ next_attempt_at: next }) => moment(next) },
+      ["Event", ({ event }) => html`${event.type}<br /><code class="note">${event.id}</code>`],
+      ["About", ({ event }) => subjectTemplate(event.data.id)],
+      ["Status", (delivery) => statusTag(delivery.status)],
+      ["Attempts", (delivery) => count(delivery.attempts), "number"],
+      ["Last attempt", lastAttemptTemplate, "when"],
+      ["Next attempt", (delivery) => moment(delivery.next_attempt_at), "when"],
     ],
-    isChanging: ({ status }) => status === "pending",
+    isChanging: (delivery) => delivery.status === "pending",
   };
+}
+
+function lastAttemptTemplate({ last_attempt_at: last, attempts, status_code: code }: Delivery) {
+  const result = code === null ? "no answer" : `answered with ${code}`;
+  return html`${moment(last)}${attempts > 0 ? html`<br /><span class="note">${result}</span>` : nothing}`;
 }
 
 function subjectTemplate(id: string) {
