@@ -1,3 +1,4 @@
+import { withDuration } from "@responses-edge/usage-limits";
 import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { ask, create, makeKey, usageOf } from "../e2e/key-support.ts";
 import { eventually } from "../e2e/support.ts";
@@ -147,8 +148,11 @@ function useForADay({ gateway }: ConsoleRig, tenant: string, key: string, share:
     const [requests, input, output] = [90, 160_000, 70_000].map((most) => Math.round(most * load));
     gateway.quotas.exec(
       quotaOf(tenant),
-      "INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost) VALUES (?, ?, 'completions', ?, ?, ?, ?, ?, 0, ?)",
-      ...[start, key, "simulator", requests ?? 0, input ?? 0, Math.round((input ?? 0) * 0.4), output ?? 0, 0],
+      `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost, errors, ms, durations, first_tokens)
+         VALUES (?, ?, 'completions', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?)`,
+      ...[start, key, "simulator", requests ?? 0, input ?? 0, Math.round((input ?? 0) * 0.4), output ?? 0],
+      ...[hour % 3, (requests ?? 0) * 1_800],
+      ...[1_500 + 60 * hour, 240 + 9 * hour].map((ms) => JSON.stringify(withDuration({}, ms))),
     );
   }
 }

@@ -30,14 +30,18 @@ export function size(bytes: number) {
 }
 
 /**
- * A moment of the API's, in the browser's language and time zone.
+ * A moment of the API's, in the browser's language and time zone. A line may end only between its date and its time.
  * @param seconds since 1970
  * @param none the text where there is none
  */
 export function moment(seconds: number | null | undefined, none = "–") {
-  return seconds == null
-    ? none
-    : new Date(seconds * 1_000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  if (seconds == null) return none;
+  const date = new Date(seconds * 1_000);
+  const parts = [
+    date.toLocaleDateString(undefined, { dateStyle: "medium" }),
+    date.toLocaleTimeString(undefined, { timeStyle: "medium" }),
+  ];
+  return parts.map((part) => part.replaceAll(/\s/g, "\u00a0")).join(", ");
 }
 
 /** US dollars, to the millionth where there are few. */

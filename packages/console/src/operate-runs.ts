@@ -51,7 +51,7 @@ export const runsSection = sectionOf<Run>({
     ["Tenant", (run) => run.tenant],
     ["Model", modelTemplate],
     ["Server", (run) => run.server ?? "–"],
-    ["Begun", begunTemplate],
+    ["Begun", begunTemplate, "when"],
     ["Events", (run) => count(run.events), "number"],
   ],
   actions: [
