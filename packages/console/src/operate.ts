@@ -73,7 +73,8 @@ export function operateView(view: HTMLElement): View {
   return {
     async show({ path: [name = ""], query }) {
       wanted = name;
-      draw();
+      // Before the rights are known, links would appear that the user does not have, and others would move under the pointer.
+      if (made.size > 0) draw();
       rights ??= isAdministrator() ? loadRights() : Promise.resolve();
       await rights;
       if (wanted !== name) return;
