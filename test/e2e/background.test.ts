@@ -417,7 +417,86 @@ describe("the history of a background response", () => {
     const { output_text } = await cancel(id);
     const next = await gateway.openai.responses.create({ model: "simulator", previous_response_id: id, input: "Why?" });
     expect(next.output_text).toBe("You said: Why?");
-    expect(lastPrompt(gateway).messages).toMatchObject([asked("Go on."), said(output_text), asked("Why?")]);
+    expect(lastPrompt(gateway).messages).toEqual([asked("Go on."), said(output_text), asked("Why?")]);
+  });
+
+  const input = "Call get_weather and get_time.";
+  const functions = ["get_weather", "get_time"].map((name) => ({ ...weatherTool, name, strict: true }));
+  /** Parts of an answer that was cut off: the model, the deltas or tokens until then, and the types of the output's items. */
+  const parts = {
+    nothing: { base: "simulator", deltas: 0, body: {}, types: [] },
+    "a text": { base: "simulator", deltas: 3, body: {}, types: ["message"] },
+    "a thought": { base: "simulator-reasoning", deltas: 3, body: {}, types: ["reasoning"] },
+    "a call": { base: "simulator", deltas: 3, body: { tools: functions }, types: ["function_call"] },
+    "two calls": {
+      base: "simulator",
+      deltas: 9,
+      body: { tools: functions },
+      types: ["function_call", "function_call"],
+    },
+    "a thought and a call": {
+      base: "simulator-reasoning",
+      deltas: 20,
+      body: { tools: functions },
+      types: ["reasoning", "function_call"],
+    },
+  };
+  const endings = {
+    "was cancelled": async (base: string, deltas: number, body: object) => {
+      const model = own(`${base}?fault=stall:${deltas}`);
+      const { id } = await begin({ model, input, ...body });
+      await eventually(() => (generationsOf(gateway, model)[0]?.deltasSent ?? -1) >= deltas);
+      return cancel(id);
+    },
+    failed: (base: string, deltas: number, body: object) =>
+      run({ model: own(`${base}?fault=error:${deltas}`), input, ...body }),
+  };
+
+  it.each(
+    Object.keys(parts).flatMap((part) => Object.keys(endings).map((ending) => [part, ending])) as [
+      keyof typeof parts,
+      keyof typeof endings,
+    ][],
+  )("has of %s of a response that %s no more than its text", async (part, ending) => {
+    const { base, deltas, body, types } = parts[part];
+    const { id, status, output } = await endings[ending](base, deltas, body);
+    expect(status).toBe(ending === "failed" ? "failed" : "cancelled");
+    // A cancellation may come before the last deltas.
+    expect(types.slice(0, ending === "failed" ? undefined : output.length)).toEqual(output.map(({ type }) => type));
+    const texts = output.flatMap((item) => (item.type === "message" ? item.content : []));
+    const history = [asked(input), ...texts.map((text) => said("text" in text ? text.text : ""))];
+    const next = await gateway.openai.responses.create({ model: "simulator", previous_response_id: id, input: "Why?" });
+    expect(lastPrompt(gateway).messages).toEqual([...history, asked("Why?")]);
+    await run({ model: "simulator", previous_response_id: next.id, input: "Really?" });
+    const later = [...history, asked("Why?"), said("You said: Why?"), asked("Really?")];
+    expect(lastPrompt(gateway).messages).toEqual(later);
+  });
+
+  it.each([
+    ["simulator", {}, [said("You said:")]],
+    ["simulator-reasoning", {}, []],
+    ["simulator", { tools: functions }, []],
+  ] as const)("has no more of an incomplete response of %s with %j", async (model, body, kept) => {
+    const cut = { model, input, max_output_tokens: 3, ...body };
+    const { id, status } = await run({ ...cut, tools: "tools" in body ? [...body.tools] : [] });
+    expect(status).toBe("incomplete");
+    await run({ model: "simulator", previous_response_id: id, input: "Why?" });
+    expect(lastPrompt(gateway).messages).toEqual([asked(input), ...kept, asked("Why?")]);
+  });
+
+  it("has the calls of a cut off response that the client answers", async () => {
+    const { id, output } = await endings["was cancelled"]("simulator", 9, { tools: functions });
+    const answers = output.map((item) => ({
+      type: "function_call_output" as const,
+      call_id: item.type === "function_call" ? item.call_id : "",
+      output: "sunny",
+    }));
+    await gateway.openai.responses.create({ model: "simulator", previous_response_id: id, input: answers.slice(0, 1) });
+    expect(lastPrompt(gateway).messages).toMatchObject([
+      asked(input),
+      { role: "assistant", tool_calls: [{ id: answers[0]?.call_id }] },
+      { role: "tool", tool_call_id: answers[0]?.call_id, content: "sunny" },
+    ]);
   });
 });
 

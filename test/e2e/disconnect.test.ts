@@ -88,6 +88,32 @@ describe.concurrent("a client that disconnects from a stream", () => {
     expect((await gateway.openai.responses.inputItems.list(id)).data).toHaveLength(1);
   });
 
+  it("leaves the question and the text, and no thought and no call, to the turn that continues the response", async () => {
+    const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+    const tools = ["f", "g"].map((name) => ({ type: "function", name, parameters }));
+    const deltasOf = (model: string) => requestOf(model)?.deltasSent ?? 0;
+    for (const [model, more, deltas, begins] of [
+      ["simulator?words=9&fault=stall:4", {}, 4, "the"],
+      ["simulator-reasoning?words=9&fault=stall:4", {}, 4, ""],
+      ["simulator?fault=stall:9&rounds=1", { tools, tool_choice: "required", input: "Call tools." }, 9, ""],
+    ] as const) {
+      const { id } = await leave({ model, ...more }, () => deltasOf(model) >= deltas);
+      const { status, output_text: said } = await settled(id);
+      expect([status, said.split(" ")[0]]).toEqual(["cancelled", begins]);
+      const question = "input" in more ? more.input : "Hello!";
+      const asked = `Why did you stop, ${model}?`;
+      await gateway.openai.responses.create({ model: "simulator", previous_response_id: id, input: asked });
+      const sent = gateway.vllm.simulator.requests.findLast(({ body }) => JSON.stringify(body)?.includes(asked));
+      expect(sent?.body).toMatchObject({
+        messages: [
+          { role: "user", content: question },
+          ...(said === "" ? [] : [{ role: "assistant", content: said }]),
+          { role: "user", content: asked },
+        ],
+      });
+    }
+  });
+
   it("in the middle of its reasoning leaves the reasoning stored", async () => {
     const model = "simulator-reasoning?fault=stall:5";
     const { id } = await leave({ model }, (text) => text.split("reasoning_text.delta").length > 4);

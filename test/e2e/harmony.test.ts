@@ -24,6 +24,7 @@ import {
   tools,
 } from "./harmony-support.ts";
 import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { ended } from "./turns.ts";
 
 /** Harmony: the models that use it, their prompts, and malformed answers. */
 
@@ -215,6 +216,29 @@ describe("a prompt", () => {
     expect(kept.output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
     const items = await gateway.openai.responses.inputItems.list(second.id, { order: "asc" });
     expect(items.data.map(({ type }) => type)).toEqual(["message", "reasoning", "message", "message"]);
+  });
+
+  it("has the question and the text of a response that was cut off, and no unfinished thought or call", async () => {
+    for (const [settings, more, kept] of [
+      ["reasoning=0&fault=error:6", {}, ["You said:"]],
+      ["fault=error:30", {}, ["You said: Stop"]],
+      ["fault=error:4", {}, []],
+      ["fault=error:60", { tools }, []],
+      ["reasoning=0&rounds=1", { max_output_tokens: 6 }, ["You said:"]],
+    ] as const) {
+      const input = "Stop. Call get_weather.";
+      const body = { model: `${GPT_OSS}?${settings}`, input, background: true, tools: [], ...more };
+      const { id } = await gateway.openai.responses.create(body);
+      const { status, output } = await ended(gateway, id);
+      expect(status).toBe("max_output_tokens" in more ? "incomplete" : "failed");
+      expect(output.length).toBeGreaterThan(0);
+      await create({ previous_response_id: id, input: "Why?" });
+      expect(await lastTurns(gateway)).toEqual([
+        `user<|message|>${input}<|end|>`,
+        ...kept.map((text) => `assistant<|channel|>final<|message|>${text}<|end|>`),
+        "user<|message|>Why?<|end|>",
+      ]);
+    }
   });
 
   it("has the text of a file, and of parts on lines of their own", async () => {

@@ -6,6 +6,7 @@ import {
   answeredId,
   calledId,
   type Item,
+  isAside,
   isClientCall,
   isServerCall,
   itemId,
@@ -41,7 +42,7 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
   const messages = opened ? null : request.previous_input_messages;
   const item = input[0]?.id;
   const before = messages != null && item !== undefined ? ({ item, messages, before: true } as const) : undefined;
-  const items = past.isTextOnly ? [...history, ...input] : promptItems(history, matchOutputs(history, input));
+  const items = past.isTextOnly ? [...history, ...input] : promptItems(history, matchOutputs(history, input), replays);
   const hasTools = !past.isTextOnly || request.tools != null || request.tool_choice != null;
   return {
     model: model.upstream,
@@ -166,12 +167,56 @@ export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateReq
   return { ...request, tool_choice: "auto" };
 }
 
-/** The items of a prompt. A call that was cut off is left out (it stays in the store), unless it was answered. */
-export function promptItems(history: readonly Item[], input: readonly Item[]): Item[] {
+/**
+ * The items of a prompt. A response that was cut off (cancelled, failed, or incomplete) may have items that the client does not answer and
+ * that no template expects. They stay in the store, and are left out here:
+ *
+ * - a call that was cut off, and every other call of its response, unless a later item answers it;
+ * - a thought that was cut off, and one before a call that is left out. A thought whose message is among the `replays` stays: gpt-oss
+ *   goes on after it when its response was steered.
+ */
+export function promptItems(
+  history: readonly Item[],
+  input: readonly Item[],
+  replays: readonly Pick<Replay, "item">[] = [],
+): Item[] {
   const items = [...history, ...input];
-  if (!items.some(isCutOff)) return items;
-  const answered = new Set(items.map(answeredId));
-  return items.filter((item) => !isCutOff(item) || (isClientCall(item) && answered.has(calledId(item))));
+  if (!items.some((item) => item.type === "reasoning" || isCutOff(item) || isUnfinished(item))) return items;
+  const kept: Item[] = [];
+  /** Calls before the present item that later ones answer. */
+  const answered = new Set<string | undefined>();
+  const replayed = new Set<string | undefined>(replays.map(({ item }) => item));
+  /** Of the response that the present item belongs to: a later item was cut off; and a later item is in the prompt. */
+  let isCut = false;
+  let isFollowed = false;
+  for (const item of items.reverse()) {
+    const answers = answeredId(item);
+    if (answers !== undefined) answered.add(answers);
+    if (answers !== undefined || isOfClient(item)) {
+      isCut = false;
+      isFollowed = false;
+    } else if (item.type === "reasoning") {
+      const isUnended = item.status === "incomplete" && !replayed.has(item.id);
+      if (isUnended || (isCut && !isFollowed)) continue;
+    } else {
+      const isAnswered = isClientCall(item) && answered.delete(calledId(item));
+      isCut ||= (isCutOff(item) && !isAnswered) || isUnfinished(item);
+      if (isCutOff(item) && !isAnswered) continue;
+      if (isCut && isClientCall(item) && !isAnswered) continue;
+      isFollowed ||= !isAside(item);
+    }
+    kept.push(item);
+  }
+  return kept.reverse();
+}
+
+/** Tells whether an item can only be a client's, apart from an output of its tools. */
+function isOfClient(item: Item): boolean {
+  return item.type === "mcp_approval_response" || (item.type === "message" && item.role !== "assistant");
+}
+
+function isUnfinished(item: Item): boolean {
+  return item.type === "message" && item.role === "assistant" && item.status === "incomplete";
 }
 
 function isCutOff(item: Item): boolean {
