@@ -344,6 +344,10 @@ it("show the audit log in pages, and filtered", async () => {
   await page.getByRole("button", { name: "Show more" }).click();
   await eventually(async () => (await rows.count()) === 52);
   expect(await page.getByRole("button", { name: "Show more" }).count()).toBe(0);
+  // The address has the filters.
+  await page.reload();
+  await eventually(async () => (await rows.count()) === 50);
+  expect(await page.getByLabel("What was done").inputValue()).toBe("api_key.created");
   expectClean(EXPECTED);
   await close();
 });

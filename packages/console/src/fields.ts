@@ -6,7 +6,7 @@ import type { ApiObject } from "./json.ts";
 
 /**
  * `list`: texts that commas separate. `lines`: texts, one a line. `others`: a JSON object with the values that no other
- * field has. `secret`: it is hidden until the user shows it.
+ * field has. `secret`: it is hidden until the user shows it. `time`: its value is in UTC, as `2026-11-30T05:30:00Z`.
  */
 type Kind =
   | ("text" | "url" | "secret" | "number" | "time" | "choice" | "check" | "checks")
@@ -95,8 +95,15 @@ function controlTemplate(id: string, field: Field, value: unknown) {
 
 function textOf(kind: Kind, value: unknown) {
   if (value === undefined || value === null) return "";
+  if (kind === "time") return localTime(new Date(String(value)));
   if (Array.isArray(value) && (kind === "list" || kind === "lines")) return value.join(kind === "list" ? ", " : "\n");
   return typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
+}
+
+/** A moment as a control has it: in this browser's zone, to the second. */
+function localTime(date: Date) {
+  if (Number.isNaN(date.getTime())) return "";
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
 /** A member of an object, or of an object in it. */
@@ -137,6 +144,7 @@ function valueIn({ name, label, kind = "text" }: Field, data: FormData): unknown
   const text = String(data.get(name) ?? "").trim();
   if (text === "") return undefined;
   if (kind === "number") return Number(text);
+  if (kind === "time") return new Date(text).toISOString().replace(".000", "");
   if (kind === "list" || kind === "lines") {
     const parts = text.split(kind === "list" ? /[,\n]/ : "\n").map((part) => part.trim());
     return parts.filter((part) => part !== "");

@@ -6,8 +6,8 @@ import type { Column } from "./cards-table.ts";
 import { objectsTable } from "./cards-table.ts";
 import { faultNotice, messageWithField } from "./dialogs.ts";
 import type { Form } from "./fields.ts";
-import { fieldsTemplate } from "./fields.ts";
-import { icon } from "./icons.ts";
+import { fieldsTemplate, valuesIn } from "./fields.ts";
+import { iconButton } from "./icons.ts";
 import { statusTag } from "./item-view.ts";
 import type { Part } from "./list-and-one.ts";
 import { figures, partsOf } from "./list-and-one.ts";
@@ -144,26 +144,22 @@ export class ResourceList<Item extends { id: string }> {
 
   #filter = (event: SubmitEvent) => {
     event.preventDefault();
-    const given = [...new FormData(event.currentTarget as HTMLFormElement)].flatMap(([name, value]) =>
-      String(value).trim() === "" ? [] : [[name, String(value).trim()]],
-    );
-    const query = String(new URLSearchParams(given));
-    location.hash = query === "" ? (this.#resource.address ?? "") : `${this.#resource.address}?${query}`;
+    const { filters = [], address = "" } = this.#resource;
+    const query = String(new URLSearchParams(valuesIn(filters, new FormData(event.currentTarget as HTMLFormElement))));
+    location.hash = query === "" ? address : `${address}?${query}`;
   };
 
+  #filtersTemplate(filters: Form) {
+    const isOfChoices = filters.every((each) => "kind" in each && each.kind === "choice");
+    return html`<form class="filters" role="search" aria-label=${this.#resource.title} @submit=${this.#filter} @change=${chosen}>
+      ${fieldsTemplate(filters, Object.fromEntries(this.#query), "filter")}
+      ${isOfChoices ? nothing : html`<button type="submit">Show</button>`}
+    </form>`;
+  }
+
   draw() {
-    const {
-      title,
-      filters,
-      none,
-      noneFiltered = none,
-      note,
-      columns,
-      actions,
-      nameOf,
-      listActions = [],
-    } = this.#resource;
-    const isFiltered = this.#query.size > 0;
+    const { title, filters, note, columns, actions, nameOf, listActions = [] } = this.#resource;
+    const { none, noneFiltered = none } = this.#resource;
     const buttons = actions && ((item: Item) => this.#actions.buttons(actions, item, nameOf(item)));
     render(
       html`
@@ -171,21 +167,14 @@ export class ResourceList<Item extends { id: string }> {
           ${this.#level === 2 ? html`<h2>${title}</h2>` : html`<h3>${title}</h3>`}
           <div class="buttons">
             ${listActions.map((action) => this.#actions.button(action, undefined, ""))}
-            <button type="button" class="action bare" title="Refresh" aria-label="Refresh" @click=${this.refresh}>${icon("again")}<span>Refresh</span></button>
+            ${iconButton("again", "Refresh", this.refresh)}
           </div>
         </div>
         ${faultNotice(this.list.fault)}
         ${this.#above?.element ?? nothing}
-        ${
-          filters
-            ? html`<form class="filters" role="search" aria-label=${title} @submit=${this.#filter} @change=${chosen}>
-                ${fieldsTemplate(filters, Object.fromEntries(this.#query), "filter")}
-                ${filters.every((each) => "kind" in each && each.kind === "choice") ? nothing : html`<button type="submit">Show</button>`}
-              </form>`
-            : nothing
-        }
+        ${filters ? this.#filtersTemplate(filters) : nothing}
         ${this.list.items && note ? note(this.list.items) : nothing}
-        ${this.list.rows(isFiltered ? noneFiltered : none, (items) => objectsTable(title, columns, items, buttons))}
+        ${this.list.rows(this.#query.size > 0 ? noneFiltered : none, (items) => objectsTable(title, columns, items, buttons))}
       `,
       this.element,
     );

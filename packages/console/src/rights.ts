@@ -1,4 +1,3 @@
-import { nothing } from "lit-html";
 import { callJson } from "./api.ts";
 
 /** The operations of the admin API that the user's role may use: `GET /console/rights` (`src/http/admin.ts` has the roles). */
@@ -16,9 +15,4 @@ export async function loadRights() {
  */
 export function may(operation: string) {
   return rights === undefined || rights.operations.includes(operation);
-}
-
-/** A control, where the role may use its operation. */
-export function ifMay<T>(operation: string, control: T) {
-  return may(operation) ? control : nothing;
 }
