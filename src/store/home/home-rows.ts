@@ -90,10 +90,10 @@ export class HomeRows {
     });
   }
 
-  /** Notes that a response was stored or deleted. `endedAt`: when it ended, Unix milliseconds, if that was now. */
-  noteResponse(turn: string, endedAt?: number): void {
+  /** Notes that a response was stored or deleted. */
+  noteResponse(turn: string): void {
     if (!this.index.isOn) return;
-    this.index.note(turn, endedAt);
+    this.index.note(turn);
     this.outbox.note("list");
   }
 

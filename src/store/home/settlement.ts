@@ -72,7 +72,7 @@ export async function settle(home: Settling, { lease, ...settled }: TurnToSettle
     return rows.turns.insert({ ...settled, base: entered?.base ?? null, position }, true);
   });
   if (taken === 0) return { ok: true, value: 0 };
-  if (settled.response !== null) rows.noteResponse(settled.turn, Date.now());
+  if (settled.response !== null) rows.noteResponse(settled.turn);
   rows.noteStored(settled.owner);
   const retained = housekeeping.retain(settled.createdAt);
   if (lease) conversation.release(lease.token);
@@ -119,7 +119,7 @@ export function settleRun(
     if (isUnstored(spec)) rows.outbox.add("removal", spec.turn, {}, Date.now() + loadConfig(env).unstoredRetentionMs);
     return inserted;
   });
-  if (!isUnstored(spec)) rows.noteResponse(spec.turn, Date.now());
+  if (!isUnstored(spec)) rows.noteResponse(spec.turn);
   rows.noteStored(spec.owner);
   waitUntil(housekeeping.retain(spec.createdAt));
   return taken;

@@ -8,7 +8,7 @@ import {
   readPrefix,
   readSuffix,
 } from "@responses-edge/responses-api/platform/previews";
-import type { ResponseObject } from "@responses-edge/responses-api/response";
+import type { ResponseObject, ResponseTiming } from "@responses-edge/responses-api/response";
 import { shownTiming } from "@responses-edge/turn/timing";
 
 /** A response as its tenant's index gets it. */
@@ -26,8 +26,6 @@ export interface IndexEntry {
   /** Unix milliseconds. */
   createdAt: number;
   status: ResponseObject["status"];
-  /** False for an ended response whose time of end is not known to the millisecond. The duration that is listed then stays. */
-  isEndKnown: boolean;
   /** The response as it is listed, as JSON, without its cost. */
   body: string;
   /** The tags that a filter compares: `tagOf`. */
@@ -64,10 +62,8 @@ export function treeTag(id: string): string {
 
 /** The times of a response that its entry has. */
 function summaryOf(
-  kept: string | null,
-  model: string,
+  timing: ResponseTiming | null,
 ): Pick<ListedResponse, "server" | "waited_ms" | "first_token_ms" | "attempts"> {
-  const timing = kept === null ? null : shownTiming(kept, { model, items: [] });
   if (!timing) return { server: null, waited_ms: null, first_token_ms: null, attempts: null };
   const { rounds, waited_ms } = timing;
   const first = rounds.find(({ purpose, first_token_ms }) => purpose !== "summary" && first_token_ms !== null);
@@ -79,18 +75,18 @@ function summaryOf(
   };
 }
 
-/** `endedAt` in Unix milliseconds; null while it runs, undefined if it is unknown. */
 export function entryOf(
   home: string,
-  { turn, createdAt, input, output, response, timing }: KeptResponse,
+  { turn, createdAt, input, output, response, timing: kept }: KeptResponse,
   isTakenOut: (id: string) => boolean,
-  endedAt?: number | null,
 ): IndexEntry {
   const head = JSON.parse(response) as Head;
   const asked = readSuffix(input, LAST_LENGTH) ?? readPrefix(input.slice(0, READ_LENGTH));
   const said = readPrefix(output.slice(0, READ_LENGTH));
   const { model, status, conversation, metadata, completed_at } = head;
-  const end = endedAt ?? (endedAt === undefined && completed_at !== null ? completed_at * 1000 : null);
+  const timing = kept === null ? null : shownTiming(kept, { model, items: [] });
+  const completed = completed_at === null ? null : completed_at * 1000;
+  const end = timing ? timing.accepted_at + timing.settled_ms : completed;
   const id = responseId({ home, turn });
   const body: Omit<ListedResponse, "cost_usd" | "tree"> = {
     id,
@@ -107,7 +103,7 @@ export function entryOf(
     error: head.error,
     incomplete_details: head.incomplete_details,
     duration_ms: end === null ? null : Math.max(0, end - createdAt),
-    ...summaryOf(timing, model),
+    ...summaryOf(timing),
     input: inputPreview(asked, isTakenOut),
     output: outputPreview(said, isTakenOut),
   };
@@ -116,7 +112,6 @@ export function entryOf(
     id,
     createdAt,
     status,
-    isEndKnown: endedAt !== undefined,
     body: JSON.stringify(body),
     tags: [
       treeTag(id),

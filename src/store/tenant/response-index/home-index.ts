@@ -27,17 +27,13 @@ interface Kept {
   unstored(): Set<string>;
 }
 
-/** A change of a response, and when the response ended, Unix milliseconds; undefined if that is unknown. */
-interface Change {
-  endedAt: number | undefined;
-}
-
 export class HomeIndex {
   readonly #kept: Kept;
   readonly #who: { tenant: string; home: string };
   readonly #env: Env;
-  /** By turn. */
-  readonly #changes = new Map<string, Change>();
+  /** The number of the last change of each turn. */
+  readonly #changes = new Map<string, number>();
+  #lastChange = 0;
   #isCompared: boolean;
 
   /** `isNew`: nothing was stored in the home before. */
@@ -59,8 +55,9 @@ export class HomeIndex {
   }
 
   /** Notes that a response was stored, changed or deleted. */
-  note(turn: string, endedAt?: number): void {
-    this.#changes.set(turn, { endedAt: endedAt ?? this.#changes.get(turn)?.endedAt });
+  note(turn: string): void {
+    this.#lastChange += 1;
+    this.#changes.set(turn, this.#lastChange);
   }
 
   /** To be called when any rows may have changed. */
@@ -128,13 +125,13 @@ export class HomeIndex {
     const ended = turns.node(turn);
     if (ended) {
       const kept = { ...ended, response: turns.head(ended) };
-      return entryOf(this.#who.home, kept, isTakenOut, this.#changes.get(turn)?.endedAt);
+      return entryOf(this.#who.home, kept, isTakenOut);
     }
     const run = runs.find(turn)?.spec;
     if (!run || isUnstored(run)) return undefined;
     const { head, output } = runningBody(run, run.request.background ? "queued" : "in_progress");
     const { createdAt, input } = run;
     const kept = { turn, createdAt, input: JSON.stringify(input), output, response: head, timing: null };
-    return entryOf(this.#who.home, kept, isTakenOut, null);
+    return entryOf(this.#who.home, kept, isTakenOut);
   }
 }

@@ -1,4 +1,3 @@
-import type { ListedResponse } from "@responses-edge/responses-api/platform/listed-response";
 import { indexedText, TOKENIZER } from "@responses-edge/vector-search";
 import { loadConfig } from "../../../config/index.ts";
 import type { RawEnv } from "../../../env.ts";
@@ -112,7 +111,7 @@ export class ResponseIndex extends OwnedObject {
     return retentionMs === 0 ? 0 : Date.now() - retentionMs + 1;
   }
 
-  #put({ id, createdAt, status, body, isEndKnown, tags, text }: IndexEntry, trees: TreeChanges): void {
+  #put({ id, createdAt, status, body, tags, text }: IndexEntry, trees: TreeChanges): void {
     const row = "INTO response (no, id, status, body) VALUES (?, ?, ?, ?)";
     let no = createdAt * PER_MS;
     // Most often the response is new, and the first of its millisecond.
@@ -120,10 +119,9 @@ export class ResponseIndex extends OwnedObject {
     if (!isNew) {
       const known = numberOf(this.#schema, id);
       isNew = known === undefined;
-      const kept = known === undefined || isEndKnown ? body : withDuration(body, this.#bodyOf(known));
       this.#delete(known);
       no = known ?? this.#newNumber(createdAt);
-      this.#schema.write(`INSERT ${row}`, no, id, status, kept);
+      this.#schema.write(`INSERT ${row}`, no, id, status, body);
     }
     const words = "INSERT INTO words (rowid, tags, text) VALUES (?, ?, ?)";
     this.#schema.write(words, no, tags.join(" "), indexedText(text));
@@ -152,10 +150,6 @@ export class ResponseIndex extends OwnedObject {
     this.#schema.write("DELETE FROM response WHERE no = ?", no);
   }
 
-  #bodyOf(no: number): string {
-    return this.#schema.rows<{ body: string }>("SELECT body FROM response WHERE no = ?", no)[0]?.body ?? "{}";
-  }
-
   /** The next number of a millisecond, or of a later one if it has none left. */
   #newNumber(createdAt: number): number {
     for (let first = createdAt * PER_MS; ; first += PER_MS) {
@@ -176,12 +170,6 @@ declare module "../../objects/objects.ts" {
   interface ObjectClasses {
     RESPONSE_INDEXES: ResponseIndex;
   }
-}
-
-/** The body with the duration of an earlier one, if that has any. */
-function withDuration(body: string, earlier: string): string {
-  const { duration_ms: duration } = JSON.parse(earlier) as Partial<ListedResponse>;
-  return duration == null ? body : JSON.stringify({ ...(JSON.parse(body) as object), duration_ms: duration });
 }
 
 function isRunning(status: string): boolean {
