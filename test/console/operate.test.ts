@@ -69,6 +69,16 @@ describe("keys", () => {
     await close();
   });
 
+  it("of API_KEYS are listed, and cannot be changed here", async () => {
+    const { page, expectClean, close } = await openOperate("keys?tenant=acme");
+    const row = page.getByRole("row").filter({ hasText: "API_KEYS" });
+    await row.getByRole("link", { name: "acme" }).waitFor();
+    expect(await row.count()).toBe(1);
+    expect(await row.getByRole("button").count()).toBe(0);
+    expectClean(EXPECTED);
+    await close();
+  });
+
   it("are rotated and deleted after a confirmation", async () => {
     const key = await makeKey(rig.gateway, newTenant(), undefined, { name: "To go" });
     const { page, expectClean, close } = await openOperate("keys");

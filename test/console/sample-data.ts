@@ -124,8 +124,8 @@ const TENANTS = [
 /** Creates keys with a day of use, and running background runs. It can be called repeatedly. */
 export async function sampleOperations(rig: ConsoleRig): Promise<void> {
   const { gateway } = rig;
-  const { data } = await ask<{ data: object[] }>(gateway, "GET", "/v1/admin/keys");
-  if (data.length > 0) return;
+  const { data } = await ask<{ data: { source: string }[] }>(gateway, "GET", "/v1/admin/keys");
+  if (data.some(({ source }) => source === "admin_api")) return;
   for (const { tenant, name, limits, share } of TENANTS) {
     const key = await makeKey(gateway, tenant, { ...limits }, { name });
     await create(gateway, key);

@@ -34,7 +34,7 @@ const pathOf = (key: ApiKey) => `${PATH}/${encodeURIComponent(key.id)}`;
 const nameOf = (key: ApiKey) => key.name || key.id;
 
 /** False of a key of `API_KEYS`: only the configuration can change it. */
-const isMade = (key: ApiKey) => !("source" in key) || key.source !== "configuration";
+const isMade = (key: ApiKey) => key.source === "admin_api";
 
 const hasExpired = ({ expires_at: expires }: ApiKey) => expires !== null && expires * 1_000 <= Date.now();
 
@@ -57,8 +57,8 @@ async function editTenant(tenant: string) {
 function keyTemplate(key: ApiKey) {
   const tag = (is: boolean, text: string, look = "bad") =>
     is ? html`<span class="tag ${look}">${text}</span> ` : nothing;
-  return html`<bdi>${key.name || "unnamed"}</bdi>
-    ${tag(key.disabled, "disabled")}${tag(hasExpired(key), "expired")}${tag(!isMade(key), "API_KEYS", "")}
+  if (!isMade(key)) return html`${tag(true, "API_KEYS", "")}<br /><code class="note">${key.id}</code>`;
+  return html`<bdi>${key.name || "unnamed"}</bdi> ${tag(key.disabled, "disabled")}${tag(hasExpired(key), "expired")}
     <br /><code class="note">${key.redacted_value}</code><br /><code class="note">${key.id}</code>`;
 }
 
@@ -72,7 +72,7 @@ const KEYS: Resource<ApiKey> = {
   columns: [
     ["Key", keyTemplate],
     ["Tenant", ({ tenant }) => html`<a href=${`#/operate/keys?tenant=${encodeURIComponent(tenant)}`}>${tenant}</a>`],
-    ["Limits", (key) => limitsInWords(key.limits), "long"],
+    ["Limits", (key) => (isMade(key) ? limitsInWords(key.limits) : "the tenant's"), "long"],
     ["Made", (key) => moment(key.created_at), "when"],
     ["Expires", (key) => moment(key.expires_at, "never"), "when"],
   ],
