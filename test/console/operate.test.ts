@@ -117,7 +117,9 @@ describe("keys", () => {
     await dialog.getByLabel("Others, as JSON").fill('{"tier": "silver"}');
     await dialog.getByLabel("Models").fill("sim*, other");
     await dialog.getByRole("button", { name: "Save" }).click();
-    await rowOf(page, "Limited").getByText("models: sim*, other · budget: 5 usd each week · tier: silver").waitFor();
+    await rowOf(page, "Limited")
+      .getByText("Budget in US dollars: 5 · Budget begins anew: each week · Models: sim*, other · tier: silver")
+      .waitFor();
     await page.getByRole("button", { name: "Tenant limits" }).click();
     await dialog.getByLabel("Tenant").fill(tenant);
     await dialog.getByRole("button", { name: "Show" }).click();
@@ -146,27 +148,29 @@ it("forms change the configuration: a server, a route and a price apply at once,
   await dialog.getByLabel("Models").fill("simulator, quick = simulator");
   await dialog.getByLabel("API key of the server").fill("key-of-spare");
   await save();
-  await rowOf(page, "spare").getByText("weight 0 · models simulator, quick = simulator").waitFor();
+  await rowOf(page, "spare").getByText("Weight: 0 · Models: simulator, quick = simulator").waitFor();
   await page.getByRole("button", { name: "Add a route" }).click();
   await dialog.getByLabel("Name that clients say").fill("chat");
   await dialog.getByLabel("Models").fill("simulator 95, simulator-reasoning 5");
   await dialog.getByLabel("In its place").fill("simulator");
   await expectAccessible(page);
   await save();
-  await rowOf(page, "chat").getByText("simulator 95, simulator-reasoning 5 · else simulator").waitFor();
+  await rowOf(page, "chat")
+    .getByText("Models: simulator 95, simulator-reasoning 5 · In its place: simulator")
+    .waitFor();
   await page.getByRole("button", { name: "Add a price" }).click();
   await dialog.getByLabel("Model, or *").fill("*");
   await dialog.getByLabel("Input, dollars").fill("3");
   await dialog.getByLabel("Output").fill("15");
   await save();
-  await page.getByText("input $3, output $15").waitFor();
+  await page.getByText("Input, dollars for a million tokens: 3 · Output: 15").waitFor();
   const key = await makeKey(rig.gateway, newTenant());
   expect((await create(rig.gateway, key, { model: "chat" })).status).toBe(200);
 
   await page.getByRole("button", { name: "Change spare" }).click();
   await dialog.getByLabel("Drain").check();
   await save();
-  await rowOf(page, "spare").getByText("draining").waitFor();
+  await rowOf(page, "spare").getByText("Drain ·").waitFor();
   const saving = page.waitForEvent("download");
   await page.getByRole("button", { name: "Save as a file" }).click();
   const { values } = await ask<{ values: object }>(rig.gateway, "GET", "/v1/admin/configuration");

@@ -89,7 +89,7 @@ describe("a user of the issuer", () => {
     expect(await page.getByRole("dialog").getByRole("button").allTextContents()).toEqual(["Go back"]);
     await page.getByRole("button", { name: "Go back" }).click();
     await page.getByRole("link", { name: "Configuration" }).click();
-    await page.getByText("input $3").waitFor();
+    await page.getByText("Input, dollars for a million tokens: 3").waitFor();
     expect(await buttons.allTextContents()).toEqual(["Save as a file", "", "", ""]);
     await ask(gateway, "POST", "/v1/admin/configuration", { model_prices: { "*": null } });
     await close();

@@ -15,7 +15,6 @@ export interface Kind {
   name: string;
   /** the effect of its removal */
   removal: string;
-  summary: (entry: Entry) => string;
   form: Form;
   /** The values of the form for an entry. */
   values: (entry: Entry) => ApiObject;
@@ -46,14 +45,6 @@ const servers: Kind = {
   one: "server",
   name: "Name",
   removal: "It gets no further requests, and ends its running answers. Drain it first to move its conversations.",
-  summary: ({ url, binding, weight = 1, drain, models, discover }) =>
-    [
-      url ?? `binding ${binding}`,
-      `weight ${weight}`,
-      ...(drain ? ["draining"] : []),
-      ...(discover ? [`found by ${discover}`] : []),
-      ...(models ? [`models ${modelsText(models)}`] : []),
-    ].join(" · "),
   form: [
     { name: "url", label: "URL", placeholder: "http://gpu-1:8000/v1" },
     {
@@ -63,7 +54,7 @@ const servers: Kind = {
       step: "any",
       note: "Its share of the conversations. 0: it keeps its own, and gets no new ones.",
     },
-    { name: "drain", label: "Drain: its conversations move to other servers", kind: "check" },
+    { name: "drain", label: "Drain", kind: "check", note: "Its conversations move to other servers." },
     {
       name: "models",
       label: "Models",
@@ -73,11 +64,7 @@ const servers: Kind = {
     { name: "api_key", label: "API key of the server", kind: "secret", placeholder: "as it is" },
     { name: "others", label: "Others, as JSON", kind: "others", placeholder: '{"dialect": "sglang"}' },
   ],
-  values: ({ name: _, headers: _headers, binding: _binding, api_key: _key, ...entry }) => ({
-    weight: 1,
-    ...entry,
-    models: modelsText(entry.models),
-  }),
+  values: ({ name: _, api_key: _key, ...entry }) => ({ weight: 1, ...entry, models: modelsText(entry.models) }),
   read: ({ models, drain = false, ...given }, before) => {
     const entry: Entry = { ...given, drain, ...(models && { models: modelsOf(models) }) };
     // An empty field does not change its value.
@@ -99,12 +86,6 @@ const routes: Kind = {
   one: "route",
   name: "Name that clients say",
   removal: "Running requests go on as they are.",
-  summary: ({ to, fallbacks, context_window_fallbacks: wider }) =>
-    [
-      to === undefined ? "the model of its name" : targetsText(to),
-      ...(fallbacks ? [`else ${fallbacks.join(", ")}`] : []),
-      ...(wider ? [`for long prompts ${wider.join(", ")}`] : []),
-    ].join(" · "),
   form: [
     {
       name: "to",
@@ -143,8 +124,6 @@ const prices: Kind = {
   one: "price",
   name: "Model, or * for all others",
   removal: "Running requests go on as they are.",
-  summary: ({ input, cached_input: cached, output }) =>
-    `input $${input}${cached === undefined ? "" : `, cached $${cached}`}, output $${output} for a million tokens`,
   form: [
     { name: "input", label: "Input, dollars for a million tokens", kind: "number", step: "any", isRequired: true },
     { name: "cached_input", label: "Cached input", kind: "number", step: "any" },

@@ -56,7 +56,7 @@ function fieldTemplate(field: Field, value: unknown, prefix: string) {
   const { name, label, kind = "text", options = [], note } = field;
   const id = `${prefix}-${name}`;
   if (kind === "check")
-    return html`<label class="check whole-width"><input id=${id} type="checkbox" name=${name} .checked=${value === true} /> ${label}</label>`;
+    return html`<div class="whole-width"><label class="check"><input id=${id} type="checkbox" name=${name} .checked=${value === true} /> ${label}</label> ${note ? html`<span class="note">${note}</span>` : nothing}</div>`;
   if (kind === "checks") {
     const given = (value as string[] | undefined) ?? [];
     return html`<fieldset class="whole-width"><legend>${label}</legend><div class="checks">
@@ -98,6 +98,23 @@ function textOf(kind: Kind, value: unknown) {
   if (kind === "time") return localTime(new Date(String(value)));
   if (Array.isArray(value) && (kind === "list" || kind === "lines")) return value.join(kind === "list" ? ", " : "\n");
   return typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
+}
+
+/** The values of a form in a line: `Weight: 1 · Models: qwen3`. */
+export function valuesInWords(form: Form, values: ApiObject): string {
+  const entries = fieldsIn(form).flatMap(({ name, label, kind, options }): [string, unknown][] => {
+    if (kind === "others") return Object.entries(otherValues(form, values) ?? {});
+    const value = memberOf(values, name);
+    return [[label, options?.find(([each]) => each === value)?.[1] ?? value]];
+  });
+  const isGiven = ([, value]: [string, unknown]) => value != null && value !== "" && value !== false;
+  return entries.filter(isGiven).map(entryInWords).join(" · ") || "none";
+}
+
+function entryInWords([label, value]: [string, unknown]) {
+  if (value === true) return label;
+  if (Array.isArray(value)) return `${label}: ${value.join(", ") || "nothing"}`;
+  return `${label}: ${typeof value === "object" ? JSON.stringify(value) : value}`;
 }
 
 /** A moment as a control has it: in this browser's zone, to the second. */

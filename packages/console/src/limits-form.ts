@@ -1,4 +1,5 @@
 import type { Field, Form } from "./fields.ts";
+import { valuesInWords } from "./fields.ts";
 import type { ApiObject } from "./json.ts";
 
 /** The limits of a key or a tenant, as fields of a form (docs/keys.md). Common limits have a field each, all others are edited as JSON. */
@@ -73,19 +74,7 @@ export function limitsOf({ budget, ...others }: ApiObject): Limits | null {
 }
 
 /** Limits in a line. */
-export function limitsInWords(limits: Limits | null) {
-  const words = Object.entries(limits ?? {})
-    .filter(([, value]) => value != null)
-    .map(([name, value]) => `${name.replaceAll("_", " ")}: ${inWords(value)}`);
-  return words.length === 0 ? "none" : words.join(" · ");
-}
-
-function inWords(value: unknown): string {
-  if (value === true) return "yes";
-  if (Array.isArray(value)) return value.join(", ") || "nothing";
-  if (typeof value !== "object" || value === null) return String(value);
-  return Object.entries(value)
-    .filter(([, each]) => each != null)
-    .map(([name, each]) => (name === "window" ? `each ${each}` : `${each} ${name.replaceAll("_", " ")}`))
-    .join(" ");
+export function limitsInWords({ budget, ...others }: Limits) {
+  const hasBudget = budget?.usd != null || budget?.tokens != null;
+  return valuesInWords(LIMITS, hasBudget ? { ...others, budget } : others);
 }

@@ -3,6 +3,7 @@ import type { Configuration as ApiConfiguration } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 import type { KindName } from "./configuration-forms.ts";
 import { entriesOf, KINDS } from "./configuration-forms.ts";
+import { valuesInWords } from "./fields.ts";
 import type { ApiObject } from "./json.ts";
 import type { Question } from "./question.ts";
 import type { Resource } from "./resource.ts";
@@ -35,7 +36,7 @@ interface Entry {
 const load = (): Promise<Configuration> => callJson(PATH);
 
 function listOf(kind: KindName): Resource<Entry> {
-  const { title, one, name, removal, summary, form, values, read } = KINDS[kind];
+  const { title, one, name, removal, form, values, read } = KINDS[kind];
   let sources: string[] = [];
   const change = async (id: string, entry: unknown, told: string) => {
     await callJson(PATH, { body: { [kind]: { [id]: entry } } });
@@ -65,7 +66,7 @@ function listOf(kind: KindName): Resource<Entry> {
     note: () => (sources.length > 0 ? html`<p class="note">From the ${sources.join(" and the ")}.</p>` : nothing),
     columns: [
       ["Name", nameTemplate],
-      ["Meaning", ({ is }) => (is ? summary(is) : "–"), "long"],
+      ["Meaning", ({ is }) => (is ? valuesInWords(form, values(is)) : "–"), "long"],
     ],
     listActions: [
       {

@@ -46,7 +46,7 @@ async function editTenant(tenant: string) {
   if (!may("changeTenant")) {
     const close = (end: (result: string) => void) =>
       html`<button type="button" @click=${() => end("")}>Go back</button>`;
-    await ask(title, html`<p>${limitsInWords(limits)}</p>`, close);
+    await ask(title, html`<p>${limitsInWords(limits ?? {})}</p>`, close);
     return;
   }
   await askFor({ title, form: LIMITS, values: limitValues(limits), action: "Save" }, async (given) => {
@@ -72,7 +72,7 @@ const KEYS: Resource<ApiKey> = {
   columns: [
     ["Key", keyTemplate],
     ["Tenant", ({ tenant }) => html`<a href=${`#/operate/keys?tenant=${encodeURIComponent(tenant)}`}>${tenant}</a>`],
-    ["Limits", (key) => (isMade(key) ? limitsInWords(key.limits) : "the tenant's"), "long"],
+    ["Limits", (key) => (isMade(key) ? limitsInWords(key.limits ?? {}) : "the tenant's"), "long"],
     ["Made", (key) => moment(key.created_at), "when"],
     ["Expires", (key) => moment(key.expires_at, "never"), "when"],
   ],

@@ -59,18 +59,21 @@ export class Uploads {
   constructor(options: UploadOptions) {
     this.#options = options;
     this.element.className = "uploads";
-    this.element.addEventListener("dragover", (event) => {
-      event.preventDefault();
-      this.element.classList.add("is-over");
-    });
-    this.element.addEventListener("dragleave", () => this.element.classList.remove("is-over"));
-    this.element.addEventListener("drop", (event) => {
-      event.preventDefault();
-      this.element.classList.remove("is-over");
-      this.add(event.dataTransfer?.files ?? []);
-    });
+    for (const type of ["dragover", "dragleave", "drop"] as const) this.element.addEventListener(type, this.#dragged);
     this.#draw();
   }
+
+  #dragged = (event: DragEvent) => {
+    if (event.type !== "dragleave") event.preventDefault();
+    this.element.classList.toggle("is-over", event.type === "dragover");
+    if (event.type === "drop") this.add(event.dataTransfer?.files ?? []);
+  };
+
+  #chosen = (event: Event) => {
+    const field = event.target as HTMLInputElement;
+    this.add([...(field.files ?? [])]);
+    field.value = "";
+  };
 
   /** Uploads files, one after another. */
   add(files: Iterable<globalThis.File>) {
@@ -91,63 +94,52 @@ export class Uploads {
 
   async #run(upload: Upload) {
     const { signal } = upload.abort;
+    const { form = [], fields, uploaded, ended } = this.#options;
     upload.state = "sending";
     try {
       const progress = (bytes: number) => {
         upload.sent = bytes;
         this.#draw();
       };
-      const { form = [], fields } = this.#options;
       const given = valuesIn(form, new FormData(this.element.querySelector("form") ?? undefined));
       const file = await uploadFile(upload.file, fields(given), { signal, progress });
-      upload.sent = upload.file.size;
       upload.state = "adding";
-      this.#draw();
-      await this.#options.uploaded?.(file, given, signal);
+      progress(upload.file.size);
+      await uploaded?.(file, given, signal);
       upload.state = "done";
       announce(`${upload.file.name} is uploaded.`);
     } catch (error) {
       upload.state = signal.aborted ? "cancelled" : "failed";
       upload.fault = signal.aborted ? "" : messageWithField(error);
     }
-    this.#options.ended();
+    ended();
     this.#next();
   }
 
   #cancel(upload: Upload) {
     upload.abort.abort();
-    if (upload.state !== "waiting") return;
-    upload.state = "cancelled";
+    if (upload.state === "waiting") upload.state = "cancelled";
     this.#draw();
   }
 
-  #forgetEnded() {
-    this.#list = this.#list.filter(({ state }) => ["waiting", "sending", "adding"].includes(state));
+  #forgetEnded = () => {
+    this.#list = this.#list.filter(isUnderWay);
     this.#draw();
-  }
+  };
 
   #draw() {
-    const hasEnded = this.#list.some(({ state }) => ["done", "failed", "cancelled"].includes(state));
+    const { form } = this.#options;
+    const ignore = (event: Event) => event.preventDefault();
     render(
       html`
-        ${this.#options.form ? html`<form @submit=${(event: Event) => event.preventDefault()}>${fieldsTemplate(this.#options.form, {}, this.#id)}</form>` : nothing}
+        ${form ? html`<form @submit=${ignore}>${fieldsTemplate(form, {}, this.#id)}</form>` : nothing}
         <p class="drop buttons">
           <label class="button primary" for=${this.#id}>Choose files</label>
-          <input
-            class="unseen"
-            id=${this.#id}
-            type="file"
-            multiple
-            @change=${(event: Event) => {
-              const field = event.target as HTMLInputElement;
-              this.add([...(field.files ?? [])]);
-              field.value = "";
-            }}
-          />
+          <input class="unseen" id=${this.#id} type="file" multiple @change=${this.#chosen} />
           <span class="note">or drop them here</span>
         </p>
         ${this.#list.length === 0 ? nothing : html`<ul class="upload-list" aria-label="Uploads">${this.#list.map((each) => this.#template(each))}</ul>`}
-        ${hasEnded ? html`<p class="buttons"><button type="button" class="plain" @click=${() => this.#forgetEnded()}>Clear the list</button></p>` : nothing}
+        ${this.#list.every(isUnderWay) ? nothing : html`<button type="button" class="plain" @click=${this.#forgetEnded}>Clear the list</button>`}
       `,
       this.element,
     );
@@ -155,14 +147,22 @@ export class Uploads {
 
   #template(upload: Upload) {
     const { number, file, state, sent, fault } = upload;
-    const isUnderWay = ["waiting", "sending", "adding"].includes(state);
     const id = `${this.#id}-${number}`;
+    const look = state === "done" ? "good" : state === "failed" ? "bad" : "";
     return html`<li>
-      <span class="upload-name" id=${id} dir="auto">${file.name}</span>
+      <span class="file-name" id=${id} dir="auto">${file.name}</span>
       <span class="note">${state === "sending" ? `${size(sent)} of ${size(file.size)}` : size(file.size)}</span>
-      ${isUnderWay ? html`<progress aria-labelledby=${id} max="1" .value=${file.size === 0 ? 0 : sent / file.size}></progress>` : html`<span class="tag ${state === "done" ? "good" : state === "failed" ? "bad" : ""}">${state === "done" ? "uploaded" : state}</span>`}
-      ${isUnderWay ? html`<button type="button" class="plain" aria-label="Cancel ${file.name}" @click=${() => this.#cancel(upload)}>Cancel</button>` : nothing}
+      ${
+        isUnderWay(upload)
+          ? html`<progress aria-labelledby=${id} max="1" .value=${file.size === 0 ? 0 : sent / file.size}></progress>
+              <button type="button" class="plain" aria-label="Cancel ${file.name}" @click=${() => this.#cancel(upload)}>Cancel</button>`
+          : html`<span class="tag ${look}">${state === "done" ? "uploaded" : state}</span>`
+      }
       ${fault ? html`<p class="fault" dir="auto" role="alert">${fault}</p>` : nothing}
     </li>`;
   }
+}
+
+function isUnderWay({ state }: Upload) {
+  return state === "waiting" || state === "sending" || state === "adding";
 }
