@@ -33,6 +33,23 @@ export interface components {
             log_content?: boolean | null;
             track_homes?: boolean | null;
         };
+        Usage: {
+            input_tokens: number;
+            input_tokens_details: {
+                cached_tokens: number;
+                cache_write_tokens: number;
+            };
+            output_tokens: number;
+            output_tokens_details: {
+                reasoning_tokens: number;
+                tool_output_tokens?: number;
+            };
+            total_tokens: number;
+            input_tokens_per_turn?: number[];
+            cached_tokens_per_turn?: number[];
+            output_tokens_per_turn?: number[];
+            tool_output_tokens_per_turn?: number[];
+        };
         File: {
             id: string;
             object: "file";
@@ -175,6 +192,56 @@ export interface components {
             last_id: string | null;
             has_more: boolean;
         };
+        ListedResponse: {
+            id: string;
+            created_at: number;
+            completed_at: number | null;
+            status: "completed" | "failed" | "in_progress" | "cancelled" | "queued" | "incomplete";
+            background: boolean;
+            model: string;
+            previous_response_id: string | null;
+            conversation: {
+                id: string;
+            } | null;
+            metadata: {
+                [key: string]: string;
+            };
+            usage: components["schemas"]["Usage"] | null;
+            error: {
+                code: string;
+                message: string;
+            } | null;
+            incomplete_details: {
+                reason: "max_output_tokens" | "content_filter" | "steered";
+            } | null;
+            object: "response.summary";
+            duration_ms: number | null;
+            server: string | null;
+            waited_ms: number | null;
+            first_token_ms: number | null;
+            attempts: number | null;
+            cost_usd: number | null;
+            input: {
+                type: string;
+                text: string;
+            } | null;
+            output: {
+                type: string;
+                text: string;
+            } | null;
+            tree?: {
+                root_id: string;
+                input: {
+                    type: string;
+                    text: string;
+                } | null;
+                metadata: {
+                    [key: string]: string;
+                };
+                created_at: number;
+                responses: number;
+            };
+        };
         Run: {
             object: "run";
             id: string;
@@ -186,6 +253,79 @@ export interface components {
             foreground?: boolean;
             server: string | null;
             events: number | null;
+        };
+        RequestSummary: {
+            object: "request.summary";
+            id: string;
+            created_at: number;
+            tenant: string;
+            api_key_id: string | null;
+            endpoint: string;
+            transport: "http" | "sse" | "websocket" | "background" | "batch";
+            http_status: number;
+            status: "completed" | "failed" | "incomplete" | "cancelled" | "refused";
+            response_id: string | null;
+            model: string | null;
+            server: string | null;
+            duration_ms: number;
+            first_token_ms: number | null;
+            waited_ms: number;
+            queued_ms: number;
+            attempts: number;
+            usage: {
+                input_tokens: number;
+                cached_tokens: number;
+                output_tokens: number;
+                reasoning_tokens: number;
+            } | null;
+            cost_usd: number | null;
+            error: {
+                code: string;
+                message: string;
+                upstream: string | null;
+            } | null;
+        };
+        RequestList: {
+            object: "list";
+            data: components["schemas"]["RequestSummary"][];
+            first_id: string | null;
+            last_id: string | null;
+            has_more: boolean;
+        };
+        Overview: {
+            object: "list";
+            data: {
+                object: "overview.bucket";
+                start_time: number;
+                end_time: number;
+                requests: number;
+                errors: number;
+                by_status: {
+                    [key: string]: number;
+                };
+                input_tokens: number;
+                output_tokens: number;
+                p50_ms: number | null;
+                p95_ms: number | null;
+                p50_first_token_ms: number | null;
+                p95_first_token_ms: number | null;
+                output_tokens_per_second: number | null;
+            }[];
+            now: {
+                in_flight: number;
+                waiting: number;
+                servers: {
+                    name: string;
+                    status: "ok" | "unreachable" | "ejected" | "draining";
+                    in_flight: number;
+                    waiting: number;
+                    load: number | null;
+                }[];
+                disk: {
+                    free_bytes: number | null;
+                    low: boolean;
+                } | null;
+            };
         };
         Decision: {
             model: string;
@@ -383,6 +523,7 @@ export interface components {
     pathItems: never;
 }
 export type Limits = components['schemas']['Limits'];
+export type Usage = components['schemas']['Usage'];
 export type File = components['schemas']['File'];
 export type VectorStore = components['schemas']['VectorStore'];
 export type VectorStoreSearchResults = components['schemas']['VectorStoreSearchResults'];
@@ -390,7 +531,11 @@ export type VectorStoreFile = components['schemas']['VectorStoreFile'];
 export type ApiKey = components['schemas']['ApiKey'];
 export type Configuration = components['schemas']['Configuration'];
 export type AuditLog = components['schemas']['AuditLog'];
+export type ListedResponse = components['schemas']['ListedResponse'];
 export type Run = components['schemas']['Run'];
+export type RequestSummary = components['schemas']['RequestSummary'];
+export type RequestList = components['schemas']['RequestList'];
+export type Overview = components['schemas']['Overview'];
 export type Decision = components['schemas']['Decision'];
 export type Moderation = components['schemas']['Moderation'];
 export type Batch = components['schemas']['Batch'];

@@ -23,7 +23,7 @@ import {
 
 let rig: ConsoleRig;
 beforeAll(async () => {
-  rig = await startConsole(KEYED);
+  rig = await startConsole({ ...KEYED, RESPONSE_INDEX: "true" });
 });
 afterAll(() => rig.close());
 
@@ -219,6 +219,7 @@ it("usage has a chart, and a table with the same figures", async () => {
   await page.getByLabel("Group by").selectOption({ label: "Model" });
   await chart.getByText("Requests, the last 24 hours", { exact: true }).waitFor();
   const sums = page.getByRole("region", { name: "Model", exact: true }).getByRole("row", { name: "simulator" });
+  await sums.waitFor();
   expect((await sums.getByRole("cell").allTextContents()).slice(0, 2)).toEqual(["1", "0"]);
   const table = page.getByRole("region", { name: "Usage" });
   await table.getByRole("columnheader", { name: "simulator" }).waitFor();
@@ -227,6 +228,71 @@ it("usage has a chart, and a table with the same figures", async () => {
   expect(rows.at(-1)).toMatch(/\d\d:\d\d(?: [AP]M)?1$/);
   expectClean(EXPECTED);
   await close();
+});
+
+describe("requests", () => {
+  /** A tenant with an answered request, and another with one that its model server refused. */
+  async function someRequests() {
+    const [good, bad] = [await makeKey(rig.gateway, newTenant()), await makeKey(rig.gateway, newTenant())];
+    expect((await create(rig.gateway, good)).status).toBe(200);
+    expect((await create(rig.gateway, bad, { model: "simulator?fault=http:500" })).status).toBe(502);
+    const path = (tenant: string) => `/v1/admin/requests?tenant=${tenant}`;
+    for (const { tenant } of [good, bad]) {
+      await eventually(async () => {
+        const { data } = await ask<{ data: object[] }>(rig.gateway, "GET", path(tenant));
+        return data.length === 1;
+      });
+    }
+    return { good, bad };
+  }
+
+  it("of all tenants say how they ended, in the model server's own words, too; the address has the filters", async () => {
+    const { good, bad } = await someRequests();
+    const { page, expectClean, close } = await openOperate("requests");
+    const answered = rowOf(page, good.tenant);
+    await answered.getByText("completed").waitFor();
+    expect(await answered.textContent()).toMatch(/POST \/v1\/responses.*\d m?s.*simulator.*\d+ → \d+/s);
+    const failed = rowOf(page, bad.tenant);
+    await failed.getByText("Simulated fault.").waitFor();
+    await failed.getByText("502").waitFor();
+    await failed.getByRole("link", { name: bad.tenant }).click();
+    await answered.waitFor({ state: "detached" });
+    expect(new URL(page.url()).hash).toBe(`#/operate/requests?tenant=${bad.tenant}`);
+    await page.getByLabel("Took at least, seconds").fill("3600");
+    await page.getByRole("button", { name: "Show", exact: true }).click();
+    await page.getByText("No request matches all filters.").waitFor();
+    expect(new URL(page.url()).hash).toBe(`#/operate/requests?tenant=${bad.tenant}&slow=3600`);
+    await page.goto(`${rig.gateway.url}/#/operate/requests?api_key_id=${good.id}&status=completed`);
+    await answered.waitFor();
+    expect(await failed.count()).toBe(0);
+    expectClean(EXPECTED);
+    await close();
+  });
+
+  it("are behind each point of the overview, which is the first section, and behind each time of its table", async () => {
+    const { bad } = await someRequests();
+    const { page, expectClean, close } = await rig.openSignedIn(ROOT_KEY, "#/operate");
+    await page.getByRole("link", { name: "1 hour" }).click();
+    const chart = page.getByRole("figure").filter({ hasText: "Requests" });
+    await page.getByText(/[1-9]\d* of them with an error/).waitFor();
+    const { width, height } = (await chart.locator(".u-over").boundingBox()) ?? { width: 0, height: 0 };
+    // The last bars: a minute may just have begun.
+    await chart.locator(".u-over").click({ position: { x: width - 2, y: height / 2 } });
+    await page.getByRole("heading", { name: "Requests" }).waitFor();
+    const [, from = "", until = ""] = /from=([^&]+)&until=([^&]+)$/.exec(page.url()) ?? [];
+    const seconds = (time: string) => Date.parse(decodeURIComponent(time)) / 1_000;
+    expect(seconds(until) - seconds(from)).toBe(60);
+    await page.goBack();
+    await page.getByText("The figures as a table").click();
+    const table = page.getByRole("region", { name: "Overview" });
+    const rows = table.getByRole("row").filter({ has: page.getByRole("link") });
+    expect(await rows.count()).toBe(60);
+    const errors = rows.filter({ has: page.locator("td:nth-of-type(2)", { hasText: /^[1-9]/ }) });
+    await errors.last().getByRole("link").click();
+    await rowOf(page, bad.tenant).getByText("Simulated fault.").waitFor();
+    expectClean(EXPECTED);
+    await close();
+  });
 });
 
 it("usage of each kind is shown, and costs by the day", async () => {
@@ -304,6 +370,8 @@ describe("the sections", () => {
   it.each(LOOKS)("are accessible, and fit the screen: %s", async (_, options) => {
     const { page, close } = await rig.openSignedIn(ROOT_KEY, "#/operate/servers", options);
     const sections: [link: string, there: string][] = [
+      ["Overview", ".u-over"],
+      ["Requests", "tbody tr"],
       ["Model servers", "table"],
       ["Configuration", "tbody tr"],
       ["Live runs", "p.note"],
@@ -312,8 +380,8 @@ describe("the sections", () => {
       ["Audit log", "tbody tr"],
     ];
     for (const [link, there] of sections) {
-      await page.getByRole("link", { name: link }).click();
-      await page.getByRole("heading", { name: link }).waitFor();
+      await page.getByRole("link", { name: link, exact: true }).click();
+      await page.getByRole("heading", { name: link, exact: true }).waitFor();
       await page.locator(`.view-operate ${there}`).first().waitFor();
       for (const summary of await page.locator(".stack > .card > summary").all()) await summary.click();
       await expectAccessible(page);

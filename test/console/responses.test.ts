@@ -82,20 +82,33 @@ describe("stored responses", () => {
     await close();
   });
 
-  it("have a waterfall if this page has received their stream", async () => {
-    const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/chat");
-    await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
-    await page.getByLabel("Input", { exact: true }).fill("Think about it.");
-    await page.getByRole("button", { name: "Send", exact: true }).click();
-    await page.getByText("completed", { exact: true }).waitFor();
-    await page.getByRole("link", { name: "Details", exact: true }).click();
-    const items = page.getByRole("list", { name: "Items over time" });
-    await items.getByText("reasoning").waitFor();
-    await items.getByText("message").waitFor();
-    const figures = await page.locator(".looked dl.figures").textContent();
-    expect(figures).toMatch(/Took\s*\d[\d.]* (ms|s|min)/);
+  it("say where the time went and what the model got, whoever made them", async () => {
+    const { responses } = rig.gateway.client({ apiKey: KEY });
+    const { id } = await responses.create({
+      model: "simulator-reasoning",
+      instructions: "Answer like a pirate.",
+      input: "What is the weather in Lisbon? Use get_weather.",
+      tools: [{ type: "function", name: "get_weather", parameters: { type: "object" }, strict: false }],
+    });
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/responses/${id}`);
+    await page.getByText(/^[\d.]+ m?s of [\d.]+ m?s: /).waitFor();
+    const times = page.getByRole("list", { name: "Times" });
+    for (const name of ["Round 1", "reasoning", "get_weather"]) await times.getByText(name, { exact: true }).waitFor();
+    expect(await times.textContent()).toMatch(/first token after \d+ ms · \d+ → \d+ tokens/);
+    const figures = await page.locator(".looked dl.figures").first().textContent();
+    expect(figures).toMatch(/Model server\s*\S+.*Took\s*\d[\d.]* (ms|s|min).*First token after/s);
     // This model has no price.
     expect(figures).not.toContain("Cost");
+    const messages = [{ role: "system", content: "Answer like a pirate." }];
+    const tools = [{ type: "function", function: { name: "get_weather" } }];
+    const prompt = { object: "response.prompt", server: "vllm", model: "simulator-reasoning", messages, tools };
+    await page.route(`**/v1/responses/${id}/prompt`, (route) => route.fulfill({ json: { ...prompt, rendered: null } }));
+    await page.getByText("What the model got").click();
+    const got = page.locator("details").filter({ hasText: "What the model got" });
+    await got.getByText("Answer like a pirate.").first().waitFor();
+    await got.getByText("1 tool: get_weather").waitFor();
+    await expectAccessible(page);
+    await expectUsable(page);
     expectClean();
     await close();
   });

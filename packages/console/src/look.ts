@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { ListedResponse as Listed } from "../api-types.d.ts";
 import { Answer } from "./answer.ts";
 import { ApiFault, callJson } from "./api.ts";
 import { cacheInWords } from "./cache-words.ts";
@@ -7,13 +8,16 @@ import { count, duration, moment, money } from "./format.ts";
 import { ItemView, statusTag } from "./item-view.ts";
 import type { ApiObject, Parsed } from "./json.ts";
 import { moderationCard } from "./judgement.ts";
+import { figures } from "./list-and-one.ts";
 import { LongText } from "./long-text.ts";
-import type { Listed } from "./responses-list.ts";
+import { PromptView } from "./prompt-view.ts";
+import { RawMessages } from "./raw-messages.ts";
 import { ResponsesList } from "./responses-list.ts";
 import { cancel, follow } from "./sending.ts";
 import { listsResponses } from "./session.ts";
 import { linkButton } from "./share.ts";
 import { Timeline } from "./timeline.ts";
+import type { Timing } from "./timing.ts";
 import type { View } from "./view.ts";
 import { waterfall } from "./waterfall.ts";
 
@@ -24,9 +28,6 @@ import { waterfall } from "./waterfall.ts";
 
 /** Items of the input that are loaded at once. */
 const PAGE = 100;
-
-/** Raw messages that are shown at first and added with each click on "more". */
-const MESSAGES = 50;
 
 /** A response is listed a moment after its end. How often its entry is asked for, and the time between. Milliseconds. */
 const LISTED_TRIES = 10;
@@ -97,15 +98,17 @@ class Looked {
   #inputAfter: string | undefined;
   #fault: string | undefined;
   #timeline: Timeline | undefined;
-  #record: EventRecord | undefined;
   #eventsNote = "";
   #json: LongText | undefined;
-  #messages = MESSAGES;
+  #prompt: PromptView;
+  /** The messages that were kept with the response. */
+  #raw: RawMessages | undefined;
   /** The response as it is listed: with its time and cost. */
   #listed: Listed | undefined;
 
   constructor(id: string) {
     this.id = id;
+    this.#prompt = new PromptView(id);
     this.element.className = "looked stack";
     this.#input.className = "answer";
     this.#draw();
@@ -120,17 +123,24 @@ class Looked {
 
   async begin() {
     try {
-      const response = await callJson(this.#path(), { signal: this.#abort.signal });
-      this.#answer.show(response);
-      this.#draw();
+      const response = await this.#retrieve();
       const isRunning = isOpen(response.status);
       const listed = isRunning ? undefined : this.#learnListed();
       await Promise.all([this.#moreInput(), this.#events(response), listed]);
-      if (isRunning) await this.#learnListed();
+      if (isRunning) await Promise.all([this.#retrieve(), this.#learnListed()]);
       this.#isWhole = true;
     } catch (error) {
       this.#fail(error);
     }
+  }
+
+  async #retrieve() {
+    const response = await callJson(this.#path("?include[]=timing"), { signal: this.#abort.signal });
+    const { input_messages: input, output_messages: output } = response;
+    this.#raw = input || output ? new RawMessages([...(input ?? []), ...(output ?? [])]) : undefined;
+    this.#answer.show(response);
+    this.#draw();
+    return response;
   }
 
   #path(rest: string = "") {
@@ -184,7 +194,6 @@ class Looked {
       return;
     }
     const record = new EventRecord();
-    this.#record = record;
     this.#timeline = new Timeline(record);
     this.#draw();
     for await (const batch of follow(this.id, this.#abort.signal)) {
@@ -253,7 +262,7 @@ class Looked {
           ${moderationCard(response.moderation)} ${this.#rawTemplate(response)}
         </div>
         <div class="stack">
-          ${waterfall(response, recordOf(this.id)?.events ?? this.#record?.events ?? [])}
+          ${waterfall(response, response.timing)} ${this.#prompt.element}
           <section class="card stack">
             <h2>Events</h2>
             ${this.#eventsNote ? html`<p class="note">${this.#eventsNote}</p>` : nothing} ${this.#timeline?.element ?? nothing}
@@ -269,16 +278,18 @@ class Looked {
 
   #figures(response: ApiObject) {
     const { usage, created_at: created } = response;
-    const seen = recordOf(this.id)?.events ?? this.#record?.events ?? [];
-    const token = seen.find(({ type, at }) => at !== undefined && type.endsWith(".delta"))?.at;
-    const last = seen.at(-1)?.at;
-    const took = isOpen(response.status) ? undefined : this.#took(response, last);
+    const timing: Timing | undefined = response.timing ?? undefined;
+    const first = timing?.rounds.find(({ first_token_ms: ms }) => ms !== null)?.first_token_ms;
+    const servers = new Set(timing?.rounds.flatMap(({ server }) => server ?? []));
+    const attempts = timing?.rounds.reduce((sum, round) => sum + round.attempts, 0) ?? 0;
+    const took = isOpen(response.status) ? undefined : this.#took(response, timing);
     const rows: [string, string][] = [
       ["Model", response.model],
+      ...(servers.size === 0 ? [] : ([["Model server", [...servers].join(", ")]] as [string, string][])),
+      ...(attempts > (timing?.rounds.length ?? 0) ? ([["Attempts", count(attempts)]] as [string, string][]) : []),
       ["Created", moment(created)],
       ...(took === undefined ? [] : ([["Took", took]] as [string, string][])),
-      ...(token === undefined ? [] : ([["First token", duration(token)]] as [string, string][])),
-      ...(last === undefined ? [] : ([["Seen here in", duration(last)]] as [string, string][])),
+      ...(first == null ? [] : ([["First token after", duration(first)]] as [string, string][])),
     ];
     if (usage) {
       const { input_tokens_details: input, output_tokens_details: output } = usage;
@@ -289,42 +300,23 @@ class Looked {
     const cache = cacheInWords(response);
     if (cache) rows.push(["Prompt cache", cache]);
     if (this.#listed?.cost_usd) rows.push(["Cost", money(this.#listed.cost_usd)]);
-    return html`<dl class="figures">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+    return figures(rows);
   }
 
-  /**
-   * The time of an ended response. The response itself has seconds, its entry in the list and the events that this page has seen have milliseconds.
-   * @param last when the last event arrived, in milliseconds since the request
-   */
-  #took({ created_at: created, completed_at: completed }: ApiObject, last: number | undefined) {
-    const exact = this.#listed?.duration_ms || last;
+  /** The time of an ended response. The response itself has seconds, its times and its entry in the list have milliseconds. */
+  #took({ created_at: created, completed_at: completed }: ApiObject, timing: Timing | undefined) {
+    const exact = timing?.settled_ms || this.#listed?.duration_ms;
     if (exact) return duration(exact);
     if (!completed) return undefined;
     return completed > created ? duration((completed - created) * 1_000) : "less than 1 s";
   }
 
   #rawTemplate({ input_messages: input, output_messages: output }: ApiObject) {
-    const messages = [...(input ?? []), ...(output ?? [])];
-    if (messages.length === 0) return nothing;
+    if (!this.#raw) return nothing;
     return html`<section class="card stack">
       <h2>Raw messages</h2>
-      <p class="note">As the model read and wrote them${input ? `: ${count(input.length)} in, ${count(output?.length ?? 0)} out` : ""}.</p>
-      <ol class="raw">
-        ${messages.slice(0, this.#messages).map(rawMessageTemplate)}
-      </ol>
-      ${
-        messages.length > this.#messages
-          ? html`<button
-              type="button"
-              @click=${() => {
-                this.#messages += MESSAGES;
-                this.#draw();
-              }}
-            >
-              Show more
-            </button>`
-          : nothing
-      }
+      <p class="note">As the model read and wrote them: ${count(input?.length ?? 0)} in, ${count(output?.length ?? 0)} out.</p>
+      ${this.#raw.element}
     </section>`;
   }
 
@@ -339,31 +331,4 @@ class Looked {
 
 function isOpen(status: string) {
   return status === "queued" || status === "in_progress";
-}
-
-const rawTexts: WeakMap<object, LongText> = new WeakMap();
-
-/** A message in its engine's own form. */
-function rawMessageTemplate(message: ApiObject) {
-  const { author, role = author?.role, channel, recipient, content } = message;
-  const name = author?.name;
-  let text = rawTexts.get(message);
-  if (!text) {
-    text = new LongText(rawContent(content));
-    rawTexts.set(message, text);
-  }
-  return html`<li class="item">
-    <header class="item-heading">
-      <span class="item-title">${role ?? "message"}</span>
-      ${name ? html`<code>${name}</code>` : nothing} ${channel ? html`<span class="tag">${channel}</span>` : nothing}
-      ${recipient ? html`<span class="tag">to ${recipient}</span>` : nothing}
-    </header>
-    <div class="part code">${text.element}</div>
-  </li>`;
-}
-
-function rawContent(content: unknown) {
-  if (typeof content === "string") return content;
-  const parts = Array.isArray(content) ? content : [content];
-  return parts.map((part) => (typeof part?.text === "string" ? part.text : JSON.stringify(part, null, 2))).join("\n");
 }

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { Overview } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 import type { Chart } from "./chart.ts";
 import { ChartView, labelOfTime, shortly } from "./chart-view.ts";
@@ -21,28 +22,9 @@ const RANGES: Record<string, { label: string; inWords: string; width: string; se
   month: { label: "30 days", inWords: "the last 30 days", width: "1d", seconds: 86_400, buckets: 30 },
 };
 
-interface Bucket {
-  /** Unix seconds. */
-  start_time: number;
-  end_time: number;
-  requests: number;
-  errors: number;
-  input_tokens: number;
-  output_tokens: number;
-  p50_ms: number | null;
-  p95_ms: number | null;
-  p50_first_token_ms: number | null;
-  p95_first_token_ms: number | null;
-  output_tokens_per_second: number | null;
-}
+type Bucket = Overview["data"][number];
 
-interface Now {
-  in_flight: number;
-  /** Requests in the queue. */
-  waiting: number;
-  servers: { name: string; status: string; in_flight: number | null; load: number | null }[];
-  disk: { free_bytes: number; total_bytes?: number; low: boolean } | null;
-}
+type Now = Overview["now"];
 
 type Figure = (bucket: Bucket) => number | null;
 
@@ -86,7 +68,7 @@ const CHARTS: {
     inWords: duration,
   },
   {
-    name: "Output tokens a second",
+    name: "Output tokens a second of one answer",
     series: [{ name: "output tokens a second", of: (bucket) => bucket.output_tokens_per_second }],
     inWords: perSecond,
     inShort: shortly,
@@ -233,11 +215,11 @@ function nowTemplate({ in_flight: running, waiting, servers, disk }: Now) {
   </section>`;
 }
 
-function serverTemplate({ status, in_flight: running, load }: Now["servers"][number]) {
+function serverTemplate({ status, in_flight: running, waiting, load }: Now["servers"][number]) {
   return html`<a class="tag ${status === "ok" ? "good" : "bad"}" href="#/operate/servers">${status}</a>
-    ${running === null ? nothing : `${count(running)} running`}${load === null ? nothing : `, load ${count(load)}`}`;
+    ${count(running)} running${waiting > 0 ? `, ${count(waiting)} waiting` : nothing}${load === null ? nothing : `, load ${count(load)}`}`;
 }
 
-function diskTemplate({ free_bytes: free, total_bytes: total, low }: NonNullable<Now["disk"]>) {
-  return html`${size(free)} free${total === undefined ? nothing : ` of ${size(total)}`} ${low ? html`<span class="tag bad">low: new requests are refused</span>` : nothing}`;
+function diskTemplate({ free_bytes: free, low }: NonNullable<Now["disk"]>) {
+  return html`${free === null ? "full" : `${size(free)} free`} ${low ? html`<span class="tag bad">low: new requests are refused</span>` : nothing}`;
 }

@@ -8,7 +8,7 @@ import { runsSection } from "./operate-runs.ts";
 import { serversSection } from "./operate-servers.ts";
 import { usageSection } from "./operate-usage.ts";
 import { loadRights, may } from "./rights.ts";
-import { session } from "./session.ts";
+import { listsResponses, session } from "./session.ts";
 import type { Section, View } from "./view.ts";
 
 /** The operator's views. Each is a section: `#/operate/{section}`. A section is made when it is first shown. */
@@ -99,7 +99,7 @@ function isAdministrator() {
 
 /** The section that is shown where the address has none, or one that the user may not read. */
 function firstSection() {
-  return (isAdministrator() && allowedSections()[0]?.[0]) || "servers";
+  return isAdministrator() && listsResponses() && may("retrieveOverview") ? "overview" : "servers";
 }
 
 /** The sections that the user's role may read. */

@@ -25,9 +25,9 @@ export function requestsAddress(filters: RequestFilters) {
 }
 
 /** The query of the API for the query of an address. */
-export function requestsQuery(query: URLSearchParams): Record<string, string> {
+export function requestsQuery(query: Record<string, string>): Record<string, string> {
   const asked: Record<string, string> = {};
-  for (const [name, value] of query) {
+  for (const [name, value] of Object.entries(query)) {
     if (name === "slow") asked.min_duration_ms = String(Math.round(Number(value) * 1_000) || 0);
     else if (name === "from") asked["created_at[gte]"] = String(secondsOf(value));
     else if (name === "until") asked["created_at[lt]"] = String(secondsOf(value));
@@ -38,16 +38,8 @@ export function requestsQuery(query: URLSearchParams): Record<string, string> {
 
 /**
  * Unix seconds.
- * @param time as `2026-11-30T05:30:00Z`, or without its zone as a field for a time has it
+ * @param time as `2026-11-30T05:30:00Z`
  */
-export function secondsOf(time: string) {
+function secondsOf(time: string) {
   return Math.floor(new Date(time).getTime() / 1_000) || 0;
-}
-
-/** A moment as a field for a time has it: in this browser's zone, to the second. */
-export function localTime(time: string | null) {
-  const seconds = time ? secondsOf(time) : 0;
-  if (seconds === 0) return "";
-  const date = new Date(seconds * 1_000);
-  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { ListedResponse as Listed } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 import { cardsTable, number } from "./cards-table.ts";
 import { count, duration, moment, money } from "./format.ts";
@@ -8,20 +9,6 @@ import { recentResponses } from "./recent.ts";
 import { Refresher } from "./refresher.ts";
 
 /** The tenant's stored responses, newest first, with a search and filters: `#/responses?query=…&status=…`. */
-export interface Listed {
-  id: string;
-  status: string;
-  background: boolean;
-  model: string;
-  created_at: number;
-  duration_ms: number | null;
-  cost_usd: number | null;
-  usage: { input_tokens: number; output_tokens: number } | null;
-  conversation: { id: string } | null;
-  metadata: Record<string, string>;
-  input: { text: string; type: string } | null;
-  output: { text: string; type: string } | null;
-}
 
 /** The status of an answer of a deployment without a list of responses. */
 const OFF = 426;
@@ -150,7 +137,7 @@ export class ResponsesList {
     cost_usd: cost,
     ...rest
   }: Listed) {
-    const { usage, conversation, metadata, input, output } = rest;
+    const { usage, conversation, metadata, input, output, waited_ms: waited } = rest;
     return html`<tr>
       <th scope="row">
         <a class="said" href=${`#/responses/${id}`} dir="auto">${input?.text || id}</a>
@@ -163,7 +150,10 @@ export class ResponsesList {
         ${conversation ? html`<a class="said" href=${this.#filtered("conversation", conversation.id)} dir="auto">${names.get(conversation.id) ?? conversation.id}</a>` : "–"}
       </td>
       <td class="when" data-label="Created">${moment(created)}</td>
-      <td class="number" data-label="Time">${took === null ? "–" : duration(took)}</td>
+      <td class="number" data-label="Time">
+        ${took === null ? "–" : duration(took)}
+        ${waited ? html`<p class="note">waited ${duration(waited)}</p>` : nothing}
+      </td>
       <td class="number" data-label="Tokens">${usage ? html`${count(usage.input_tokens)} → ${count(usage.output_tokens)}` : "–"}</td>
       <td class="number" data-label="Cost">${cost === null ? "–" : money(cost)}</td>
     </tr>`;

@@ -1,5 +1,5 @@
 import { html, nothing, render } from "lit-html";
-import type { EventRecord, RecordedEvent as RecordedEventOfEventRecord } from "./event-record.ts";
+import type { EventRecord, RecordedEvent } from "./event-record.ts";
 import { count, duration, readableJson, size } from "./format.ts";
 import { LongText } from "./long-text.ts";
 
@@ -8,9 +8,7 @@ import { LongText } from "./long-text.ts";
  * Consecutive events of one type, such as deltas, share a line that can be opened.
  */
 
-export type RecordedEvent = RecordedEventOfEventRecord;
-
-export type Run = { type: string; events: RecordedEvent[] };
+type Run = { type: string; events: RecordedEvent[] };
 
 /** Lines that are shown at first and added with each click on "more". */
 const PAGE = 200;
@@ -48,7 +46,7 @@ export class Timeline {
       html`
         <p class="note">
           ${count(events.length)} events, ${size(events.reduce((sum, event) => sum + event.size, 0))} of
-          JSON.${isTimed ? " Times are those of their arrival here, after the request was sent." : " They come from the log, which has no times."}
+          JSON.${isTimed ? " Times are those of their arrival here, after the request was sent." : " The stored log has no times of single events."}
           ${dropped > 0 ? `${count(dropped)} more are not kept by this page.` : ""}
         </p>
         <ol class="timeline">

@@ -1,92 +1,133 @@
 import { html, nothing } from "lit-html";
-import type { RecordedEvent as RecordedEventOfEventRecord } from "./event-record.ts";
 import { count, duration } from "./format.ts";
 import type { ApiObject } from "./json.ts";
+import { callName, isRun, type TimedRound, type Timing, whereTimeWent } from "./timing.ts";
 
-/**
- * The course of a response: its items as bars over time, if this page received them, and the tokens of its rounds.
- */
+/** The course of a response: its waits, rounds and items as bars over time. */
 
-export type RecordedEvent = RecordedEventOfEventRecord;
+type Kind = "is-wait" | "is-prompt" | "is-writing" | "is-call" | "is-item" | "is-gateway";
 
-/**
- * Milliseconds since the request was
- * sent.
- */
-export type Bar = { name: string; from: number; until: number; isCall: boolean };
+interface Bar {
+  name: string;
+  note?: string;
+  /** One after another, in milliseconds since the request was accepted. */
+  parts: { kind: Kind; from: number; until: number }[];
+}
 
 /** Bars that are shown. */
 const MAX_BARS = 100;
 
-/** The words for an item. */
-function nameOf(item: ApiObject) {
-  const type = String(item.type).replaceAll("_", " ");
-  return item.name ? `${type} ${item.name}` : type;
-}
+const LEGEND: [Kind, string][] = [
+  ["is-wait", "waiting"],
+  ["is-prompt", "until the first token"],
+  ["is-writing", "writing"],
+  ["is-call", "tool"],
+  ["is-item", "thought, text, call"],
+  ["is-gateway", "this gateway"],
+];
 
-function barsOf(events: readonly RecordedEvent[]): Bar[] {
-  const bars: Map<number, Bar> = new Map();
-  for (const { type, at, json } of events) {
-    if (at === undefined || json === undefined) continue;
-    if (type !== "response.output_item.added" && type !== "response.output_item.done") continue;
-    const { output_index: index, item } = JSON.parse(json);
-    const bar = bars.get(index) ?? {
-      name: nameOf(item),
-      from: at,
-      until: at,
-      isCall: String(item.type).endsWith("_call"),
-    };
-    bars.set(index, { ...bar, until: at });
-  }
-  return [...bars.values()].slice(0, MAX_BARS);
-}
+const PURPOSES: Record<TimedRound["purpose"], (round: number) => string> = {
+  round: (round) => `Round ${round}`,
+  take_up: () => "Continued",
+  summary: () => "Summary",
+};
 
-/** @param events that this page has seen of it */
-export function waterfall(response: ApiObject, events: readonly RecordedEvent[]) {
-  const bars = barsOf(events);
-  const rounds = roundsOf(response);
-  if (bars.length === 0 && rounds.length < 2) return nothing;
-  const end = Math.max(1, ...bars.map(({ until }) => until), events.at(-1)?.at ?? 0);
-  const most = Math.max(1, ...rounds.map(({ input, output }) => input + output));
-  const percent = (part: number, whole: number) => `${((100 * part) / whole).toFixed(2)}%`;
+/** @param timing undefined if the response has none */
+export function waterfall({ output }: ApiObject, timing: Timing | undefined | null) {
   return html`<section class="card stack">
-    <h2>Waterfall</h2>
-    ${
-      bars.length === 0
-        ? nothing
-        : html`<ol class="waterfall" aria-label="Items over time">
-            ${bars.map(
-              ({ name, from, until, isCall }) => html`<li>
-                <span class="waterfall-name">${name}</span>
-                <span class="waterfall-track"><span class=${isCall ? "waterfall-bar is-call" : "waterfall-bar"} .style=${`margin-inline-start: min(${percent(from, end)}, 100% - 3px); width: ${percent(until - from, end)}`}></span></span>
-                <span class="waterfall-time">${duration(from)} + ${duration(until - from)}</span>
-              </li>`,
-            )}
-          </ol>`
-    }
-    ${
-      rounds.length < 2
-        ? nothing
-        : html`<ol class="waterfall" aria-label="Rounds by tokens">
-            ${rounds.map(
-              ({ input, cached, output }, index) => html`<li>
-                <span class="waterfall-name">round ${index + 1}</span>
-                <span class="waterfall-track">
-                  <span class="waterfall-bar is-cached" .style=${`width: ${percent(cached, most)}`}></span><span class="waterfall-bar" .style=${`width: ${percent(input - cached, most)}`}></span><span class="waterfall-bar is-call" .style=${`width: ${percent(output, most)}`}></span>
-                </span>
-                <span class="waterfall-time">${count(input)} in (${count(cached)} cached), ${count(output)} out</span>
-              </li>`,
-            )}
-          </ol>`
-    }
+    <h2>Where the time went</h2>
+    ${timing ? timesTemplate(timing, output ?? []) : html`<p class="note">${timing === null ? "It is known when the response has ended." : "No times are stored with this response."}</p>`}
   </section>`;
 }
 
-function roundsOf({ usage }: ApiObject): { input: number; cached: number; output: number }[] {
-  const inputs = usage?.input_tokens_per_turn ?? [];
-  return inputs.map((input: number, index: number) => ({
-    input,
-    cached: usage.cached_tokens_per_turn?.[index] ?? 0,
-    output: usage.output_tokens_per_turn?.[index] ?? 0,
-  }));
+function timesTemplate(timing: Timing, output: readonly ApiObject[]) {
+  const { most, others } = whereTimeWent(timing, output);
+  const bars = barsOf(timing, output);
+  const kinds = new Set(bars.flatMap(({ parts }) => parts.map(({ kind }) => kind)));
+  const omitted = (timing.rounds_omitted ?? 0) + (timing.items_omitted ?? 0) + Math.max(0, bars.length - MAX_BARS);
+  return html`
+    <p class="where-time" dir="auto">${most}</p>
+    ${others.length > 0 ? html`<p class="note" dir="auto">${others.join(" · ")}</p>` : nothing}
+    <ol class="waterfall" aria-label="Times">
+      ${bars.slice(0, MAX_BARS).map((bar) => barTemplate(bar, Math.max(1, timing.settled_ms)))}
+    </ol>
+    ${omitted > 0 ? html`<p class="note">${count(omitted)} more are not shown.</p>` : nothing}
+    <ul class="legend">
+      ${LEGEND.filter(([kind]) => kinds.has(kind)).map(([kind, name]) => html`<li><span class="swatch waterfall-bar ${kind}" aria-hidden="true"></span>${name}</li>`)}
+    </ul>
+  `;
+}
+
+function barTemplate({ name, note, parts }: Bar, end: number) {
+  const percent = (ms: number) => `${((100 * ms) / end).toFixed(2)}%`;
+  const [from, until] = [parts[0]?.from ?? 0, parts.at(-1)?.until ?? 0];
+  return html`<li>
+    <span class="waterfall-name" dir="auto">${name}</span>
+    <span class="waterfall-track">
+      ${parts.map(
+        (part, index) =>
+          html`<span class="waterfall-bar ${part.kind}" .style=${`${index === 0 ? `margin-inline-start: min(${percent(from)}, 100% - 3px);` : ""} width: ${percent(part.until - part.from)}`}></span>`,
+      )}
+    </span>
+    <span class="waterfall-time">${duration(until - from)}<span class="unseen">, from ${duration(from)} on</span></span>
+    ${note ? html`<span class="waterfall-note note" dir="auto">${note}</span>` : nothing}
+  </li>`;
+}
+
+function barsOf(
+  { waited_ms: waited, rounds, items, settled_ms: settled }: Timing,
+  output: readonly ApiObject[],
+): Bar[] {
+  const known = new Map(output.map((item) => [item.id, item]));
+  const wait: Bar[] =
+    waited > 0
+      ? [
+          {
+            name: "Conversation",
+            note: "An earlier turn had it.",
+            parts: [{ kind: "is-wait", from: 0, until: waited }],
+          },
+        ]
+      : [];
+  let number = 0;
+  const ofRounds = rounds.map((round): Bar => {
+    if (round.purpose === "round") number += 1;
+    return { name: PURPOSES[round.purpose](number), note: roundInWords(round), parts: partsOfRound(round) };
+  });
+  const ofItems = items.map(({ id, began_ms: from, ended_ms: until }): Bar => {
+    const item = known.get(id) ?? { type: "item" };
+    const isCall = String(item.type).endsWith("_call");
+    const name = isCall ? callName(item) : String(item.type).replaceAll("_", " ");
+    return { name, parts: [{ kind: isRun(item) ? "is-call" : "is-item", from, until }] };
+  });
+  const work = [...ofRounds, ...ofItems].sort((one, other) => (one.parts[0]?.from ?? 0) - (other.parts[0]?.from ?? 0));
+  const from = Math.max(waited, ...rounds.map((round) => round.ended_ms), ...items.map((item) => item.ended_ms));
+  const rest: Bar[] = settled > from ? [{ name: "Ending", parts: [{ kind: "is-gateway", from, until: settled }] }] : [];
+  return [...wait, ...work, ...rest];
+}
+
+function partsOfRound({ began_ms: began, queued_ms: queued, first_token_ms: first, ended_ms: ended }: TimedRound) {
+  const asked = Math.min(began + queued, ended);
+  const token = Math.max(asked, first ?? ended);
+  const parts: Bar["parts"] = [
+    { kind: "is-wait", from: began, until: asked },
+    { kind: "is-prompt", from: asked, until: token },
+    { kind: "is-writing", from: token, until: ended },
+  ];
+  return parts.filter(({ from, until }) => until > from || from === began);
+}
+
+function roundInWords(round: TimedRound) {
+  const { server, queued_ms: queued, first_token_ms: first, began_ms: began, attempts, error } = round;
+  const cached = round.cached_tokens > 0 ? ` (${count(round.cached_tokens)} cached)` : "";
+  return [
+    server ?? "",
+    queued > 0 ? `${duration(queued)} in the queue` : "",
+    first === null ? "" : `first token after ${duration(first - began)}`,
+    `${count(round.input_tokens)}${cached} → ${count(round.output_tokens)} tokens`,
+    attempts > 1 ? `${attempts} attempts` : "",
+    error ? `ended with ${error}` : "",
+  ]
+    .filter((part) => part !== "")
+    .join(" · ");
 }
