@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { eventually, lastPrompt } from "../e2e/support.ts";
@@ -260,6 +261,72 @@ describe.each(DEVICES)("in a chat: %s", (_, options) => {
       const whole = ["one", "You said: one", "two", "You said: two", "three", "You said: three"];
       expect(await onPage(page)).toEqual(whole);
       await expectSeen(page, "four");
+    }));
+
+  it("is found again in the list: by its words, with the title and the pin that it was given; with all versions", () =>
+    chatting(options, async (page) => {
+      await further(page, { metadata: {} });
+      await ask(page, "Which owl is the largest?");
+      await page.getByRole("button", { name: "Edit", exact: true }).click();
+      await page.getByLabel("Edited question").fill("Which owl is the smallest?");
+      await page.getByRole("button", { name: "Ask in its place" }).click();
+      await page.locator(".transcript").getByText("You said: Which owl is the smallest?", { exact: true }).waitFor();
+      await send(page).waitFor();
+      await page.getByRole("button", { name: "New chat" }).click();
+      await ask(page, "Something else");
+      const list = page.getByRole("navigation", { name: "Chats" });
+      if (!(await list.isVisible())) await page.getByRole("button", { name: "Chats", exact: true }).click();
+      const chat = list.getByRole("link", { name: "Which owl is the largest?" });
+      await chat.waitFor();
+      // Another version of the first question is no chat of its own.
+      expect(await list.getByRole("link", { name: "Which owl is the smallest?" }).count()).toBe(0);
+      const row = list.getByRole("listitem").filter({ hasText: "Which owl is the largest?" });
+      await row.hover();
+      await row.getByRole("button", { name: "Rename" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Let the model name it" }).click();
+      await eventually(async () => /^You said/.test(await page.getByLabel("Title").inputValue()));
+      await page.getByLabel("Title").fill("Owls");
+      await page.getByRole("dialog").getByRole("button", { name: "Rename" }).click();
+      const renamed = list.getByRole("listitem").filter({ hasText: /^\s*Owls\s*$/ });
+      await renamed.hover();
+      await renamed.getByRole("button", { name: "Pin", exact: true }).click();
+      await renamed.getByRole("button", { name: "Unpin" }).waitFor();
+      await eventually(async () => {
+        const path = "/v1/responses?group_by=tree&metadata[pinned]=true";
+        const answer = await rig.gateway.fetch(rig.gateway.url + path, { headers: { authorization: `Bearer ${KEY}` } });
+        return ((await answer.json()) as { data: object[] }).data.length === 1;
+      });
+      await page.reload();
+      if (!(await list.isVisible())) await page.getByRole("button", { name: "Chats", exact: true }).click();
+      // A pinned chat stands above newer ones.
+      await eventually(async () => (await list.getByRole("link").first().textContent()) === "Owls");
+      await list.getByLabel("Search chats").fill("largest");
+      await eventually(async () => (await list.getByRole("link", { name: "Something else" }).count()) === 0);
+      await list.getByRole("link", { name: "Owls", exact: true }).click();
+      await page.locator(".transcript").getByText("You said: Which owl is", { exact: false }).first().waitFor();
+      await page.getByText(/^[12]\/2$/).waitFor();
+      await expectSeen(page, "And then?");
+      await renamed.hover();
+      await renamed.getByRole("button", { name: "Delete" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+      await renamed.waitFor({ state: "detached" });
+      await eventually(async () => (await page.locator(".turn").count()) === 0);
+    }));
+
+  it("is saved as Markdown and as JSON", () =>
+    chatting(options, async (page) => {
+      await ask(page, "first");
+      const saved = async (name: string) => {
+        await page.getByLabel("Export", { exact: true }).click();
+        const saving = page.waitForEvent("download");
+        await page.getByRole("button", { name }).click();
+        const text = readFileSync(await (await saving).path(), "utf8");
+        await page.getByLabel("Export", { exact: true }).click();
+        return text;
+      };
+      expect(await saved("Save as Markdown")).toContain("**User**\n\nfirst\n\n**Assistant**\n\nYou said: first");
+      const { turns } = JSON.parse(await saved("Save as JSON"));
+      expect(turns).toMatchObject([{ input: [{ content: "first" }], response: { status: "completed" } }]);
     }));
 
   it("is accessible, and fits the screen", () =>

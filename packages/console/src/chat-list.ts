@@ -14,6 +14,10 @@ import { CHAT, readChat } from "./stored-chat.ts";
 const PAGE = 30;
 const TYPED_MS = 250;
 
+/** How often a chat that is not listed yet is looked for, and the time between. Milliseconds. */
+const LISTED_TRIES = 8;
+const LISTED_AGAIN_MS = 1_000;
+
 /** The longest title, and the most characters of a chat that a model reads to name it. */
 const MAX_TITLE = 80;
 const MAX_READ = 4_000;
@@ -46,6 +50,7 @@ export class ChatList {
   /** The id of a response of the open chat. */
   #open: string | undefined;
   #typed: ReturnType<typeof setTimeout> | undefined;
+  #expected: ReturnType<typeof setTimeout> | undefined;
   #asking = new AbortController();
   #deleted;
 
@@ -62,12 +67,18 @@ export class ChatList {
     return this.#chats?.find((chat) => isOf(chat, this.#open));
   }
 
-  /** Marks the open chat. Loads the list again where it does not have it. */
+  /** Marks the open chat. Loads the list again where it does not have the chat, which is listed a moment after its first response was stored. */
   mark(id: string | undefined) {
     const isOther = id !== this.#open;
     this.#open = id;
-    if (id !== undefined && isOther) void this.load();
+    if (id !== undefined && isOther) this.#expect(LISTED_TRIES);
     else this.#draw();
+  }
+
+  #expect(tries: number) {
+    clearTimeout(this.#expected);
+    if (this.open || tries === 0) return this.#draw();
+    this.#expected = setTimeout(() => void this.load().then(() => this.#expect(tries - 1)), LISTED_AGAIN_MS);
   }
 
   /** Loads the first page: the pinned chats, then the newest. */
