@@ -370,3 +370,11 @@ it("a gateway that is killed in mid-answer is told on the page, and where the an
     },
     ["ERR_", "network error"],
   ));
+
+it("a model server that breaks off in mid-answer is told with the answer, which has each word once", () =>
+  chatting({}, async (page) => {
+    await further(page, { model: "simulator?fault=cut:3" });
+    await ask(page, "one two three four five six");
+    await page.getByText(/broke off.* nothing is lost, nothing is repeated/).waitFor();
+    expect(await onPage(page)).toEqual(["one two three four five six", "You said: one two three four five six"]);
+  }));

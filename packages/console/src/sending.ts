@@ -114,7 +114,7 @@ async function* followFrom(
     const after = last >= 0 ? `&starting_after=${last}` : "";
     const opened = attempts === 0 ? undefined : () => tell({ resumedAfter: last });
     try {
-      const path = `/v1/responses/${encodeURIComponent(id)}?stream=true&include_obfuscation=false${after}`;
+      const path = `/v1/responses/${encodeURIComponent(id)}?stream=true&include_obfuscation=false&include[]=timing${after}`;
       yield* newEvents(eventBatches(path, { signal }, opened), place);
     } catch (error) {
       if (signal.aborted || isFinal(error)) throw error;

@@ -16,7 +16,7 @@ export function saysNothing({ output }: ApiObject) {
 export async function retrieve(id: string, attempts: number, signal: AbortSignal) {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await callJson(`/v1/responses/${encodeURIComponent(id)}`, { signal });
+      return await callJson(`/v1/responses/${encodeURIComponent(id)}?include[]=timing`, { signal });
     } catch (error) {
       if (!(error instanceof ApiFault) || error.status !== 404 || attempt >= attempts) throw error;
     }

@@ -35,6 +35,21 @@ export function editForm(key: string, text: string, close: (edited?: string) => 
   </form>`;
 }
 
+/** The model servers that broke off and those that went on, in words; empty if none did. */
+function takeUpsOf(response: ApiObject | undefined): string[] {
+  const rounds: ApiObject[] = response?.timing?.rounds ?? [];
+  const told = rounds.flatMap(({ purpose, server }, index) => {
+    const before = rounds[index - 1]?.server;
+    if (purpose !== "take_up" || before === undefined) return [];
+    return [
+      before === server
+        ? `The model server ${server} broke off, and went on with the answer: nothing is lost, nothing is repeated.`
+        : `The model server ${before} broke off; ${server} went on with the answer: nothing is lost, nothing is repeated.`,
+    ];
+  });
+  return [...new Set(told)];
+}
+
 /** How a turn ended, where its answer does not show it. */
 export function noticesTemplate(
   { isOpen, fault, note }: Turn,
@@ -55,6 +70,7 @@ export function noticesTemplate(
         : nothing
     }
     ${note ? html`<p class="notice" dir="auto">${note}</p>` : nothing}
+    ${takeUpsOf(response).map((words) => html`<p class="note" dir="auto">${words}</p>`)}
   `;
 }
 
@@ -102,6 +118,9 @@ export function siblingsTemplate(turn: Turn, actions: Actions) {
   </span>`;
 }
 
+/** A shorter wait for the conversation's earlier turn is not told. Milliseconds. */
+const TOLD_WAIT_MS = 300;
+
 /** When the parts of a response came, in milliseconds since its request; 0 if they have not. */
 export interface Times {
   first: number;
@@ -114,7 +133,9 @@ export function figuresTemplate(response: ApiObject | undefined, { first, token,
   const seconds = (end - token) / 1_000;
   const speed =
     usage && token > 0 && seconds > 0.05 ? `${(usage.output_tokens / seconds).toFixed(0)} tokens/s` : undefined;
+  const waited = response?.timing?.waited_ms ?? 0;
   const parts = [
+    waited >= TOLD_WAIT_MS && `waited ${duration(waited)} for the turn before`,
     usage && `${count(usage.input_tokens)} + ${count(usage.output_tokens)} tokens`,
     first > 0 && token > 0 && `first token after ${duration(token)}`,
     end > 0 && `${duration(end)} in all`,

@@ -130,7 +130,8 @@ export class TurnView {
   async send(began = () => {}) {
     this.#began = began;
     const { transport } = this.turn;
-    const body = this.#actions.bodyOf(this.turn);
+    const asked = this.#actions.bodyOf(this.turn);
+    const body = { ...asked, include: [...(asked.include ?? []), "timing"] };
     await this.#take(send(body, transport, this.#abort.signal, this.#told), true);
   }
 
