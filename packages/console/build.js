@@ -29,7 +29,7 @@ export async function buildConsole() {
         "src/console.css",
         "src/markdown-reader.ts",
         "src/code-colours.ts",
-        "src/formulas.ts",
+        "src/formulas.ts", "src/diagrams.ts",
         "src/chart.ts",
       ],
     }),

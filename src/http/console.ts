@@ -3,6 +3,7 @@ import { type Context, Hono } from "hono";
 import chart from "../../packages/console/dist/chart.js?raw";
 import colours from "../../packages/console/dist/code-colours.js?raw";
 import style from "../../packages/console/dist/console.css?raw";
+import diagrams from "../../packages/console/dist/diagrams.js?raw";
 import first from "../../packages/console/dist/first.js?raw";
 import formulas from "../../packages/console/dist/formulas.js?raw";
 import later from "../../packages/console/dist/later.js?raw";
@@ -53,6 +54,7 @@ const FILES: Readonly<Record<string, { text: string; type: string }>> = {
   "code-colours.js": { text: colours, type: SCRIPT },
   "chart.js": { text: chart, type: SCRIPT },
   "formulas.js": { text: formulas, type: SCRIPT },
+  "diagrams.js": { text: diagrams, type: SCRIPT },
   "icon.svg": { text: icon, type: "image/svg+xml" },
 };
 

@@ -87,6 +87,32 @@ describe("an answer in markdown", () => {
       await expectAccessible(page);
     }));
 
+  it("has diagrams, drawn as images that run no script; another text stays as it is written", () =>
+    trying(async (page) => {
+      const diagram = 'graph TD\n  A["<img src=x onerror=alert(1)>"] --> B{Ready?}\n  B -->|yes| C[Done]';
+      await answered(page, `A flow:\n\n\`\`\`mermaid\n${diagram}\n\`\`\`\n\n\`\`\`mermaid\nno diagram\n\`\`\``);
+      const image = answer(page).getByRole("img", { name: "Diagram" });
+      await image.waitFor();
+      const size = await image.evaluate(async (element: HTMLImageElement) => {
+        await element.decode();
+        return element.naturalWidth * element.naturalHeight;
+      });
+      expect(size).toBeGreaterThan(1_000);
+      await answer(page).getByText("This is no diagram that the page can draw.").waitFor();
+      await answer(page).getByText("As written").nth(1).click();
+      expect(await answer(page).locator(".code-block pre").first().textContent()).toBe(diagram);
+    }));
+
+  it("has tables whose columns go from right to left where their heads do", () =>
+    trying(async (page) => {
+      await answered(page, "| עיר | מעלות |\n|---|---|\n| ליסבון | 24 |");
+      await answer(page).locator("th").first().waitFor();
+      const [first, second] = await answer(page)
+        .locator("th")
+        .evaluateAll((heads) => heads.map((head) => head.getBoundingClientRect().left));
+      expect(first).toBeGreaterThan(second ?? 0);
+    }));
+
   it("looks the same after a stream of tokens and as a whole", () =>
     trying(async (page) => {
       await answered(page, SAMPLE, { model: "simulator?tps=400" });

@@ -81,12 +81,17 @@ function itemBlocks(item: Token, inserts: Inserts, depth: number) {
   );
 }
 
+/** Texts whose first letter is of a script that is written from right to left. */
+const RIGHT_TO_LEFT = /^[^\p{L}]*[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}]/u;
+
 function tableTemplate({ header, rows }: Token, inserts: Inserts, depth: number) {
   const cell = ({ tokens, align }: Parsed) => ({
     content: inlineTemplates(tokens, inserts, depth + 1),
-    side: align === "right" ? "right" : align === "center" ? "center" : "left",
+    side: align === "right" ? "right" : align === "center" ? "center" : "",
   });
-  return html`<div class="table-scroll" dir="auto" tabindex="0" role="region" aria-label="Table"><table>
+  // `dir="auto"` would look past the cells, which have directions of their own.
+  const direction = RIGHT_TO_LEFT.test(header.map(({ text }: Parsed) => text).join(" ")) ? "rtl" : "ltr";
+  return html`<div class="table-scroll" dir=${direction} tabindex="0" role="region" aria-label="Table"><table>
     <thead><tr>${header.map(cell).map(({ content, side }: Parsed) => html`<th dir="auto" class=${side}>${content}</th>`)}</tr></thead>
     <tbody>${rows.map((row: Parsed[]) => html`<tr>${row.map(cell).map(({ content, side }) => html`<td dir="auto" class=${side}>${content}</td>`)}</tr>`)}</tbody>
   </table></div>`;
