@@ -74,26 +74,30 @@ export function pageRange(schema: Schema, { order, after }: IndexQuery): NumberR
 /** SQL: a number of a response as FTS5 gets it. It reads from there only if the number is an integer, and numbers are bound as floats. */
 export const NUMBER = "CAST(? AS INTEGER)";
 
-/** A column of the first `limit` responses that match. */
-export function matching(
+/** A response that matches. `responses`: how many its tree has, if it is the newest of them. */
+export type Match = { no: number; id: string; body: string; responses: number | null };
+
+/** Columns of the first `limit` responses that match. */
+export function matching<Column extends keyof Match>(
   schema: Schema,
-  column: "body" | "id",
+  columns: readonly Column[],
   { least, below, words }: Filter,
   order: Order,
   limit: number,
-): string[] {
+): Pick<Match, Column>[] {
   const direction = order === "desc" ? "DESC" : "ASC";
   const isWithin = (no: string) =>
     `${no} >= ${NUMBER} AND ${no} < ${NUMBER} ORDER BY ${no} ${direction} LIMIT ${limit}`;
-  const rows = schema.rows<{ value: string }>(
+  const found =
     words === ""
-      ? `SELECT ${column} AS value FROM response WHERE ${isWithin("no")}`
-      : `SELECT ${column} AS value FROM (SELECT rowid AS no FROM words WHERE words MATCH ? AND ${isWithin("rowid")}) AS found
-         JOIN response USING (no) ORDER BY no ${direction}`,
+      ? `SELECT no FROM response WHERE ${isWithin("no")}`
+      : `SELECT rowid AS no FROM words WHERE words MATCH ? AND ${isWithin("rowid")}`;
+  return schema.rows<Pick<Match, Column>>(
+    `SELECT ${columns.join(", ")} FROM (${found}) AS found JOIN response USING (no) LEFT JOIN tree ON newest = no
+     ORDER BY no ${direction}`,
     ...(words === "" ? [] : [words]),
     ...[least, below],
   );
-  return rows.map(({ value }) => value);
 }
 
 /** The number of the first response with the words of an FTS5 expression; undefined if there is none. */

@@ -73,7 +73,8 @@ export class ResponseIndex extends OwnedObject {
     const page = pageRange(this.#schema, query);
     const filter = filterOf(this.#schema, query, this.#oldest());
     if (!page || !filter) return page ? [] : null;
-    return matching(this.#schema, "body", { ...filter, ...overlapOf(filter, page) }, query.order, query.limit);
+    const within = { ...filter, ...overlapOf(filter, page) };
+    return matching(this.#schema, ["body"], within, query.order, query.limit).map(({ body }) => body);
   }
 
   /** A page of the trees of which a response matches, at most `limit`; null if `after` is not listed. */

@@ -70,22 +70,38 @@ export function listTrees(schema: Schema, query: IndexQuery, oldest: number): Li
 function matchingTrees(schema: Schema, filter: Filter, { range, order, limit }: TreePage): TreeRow[] {
   // The responses of a tree that follows the cursor are before the cursor, too.
   const near = order === "desc" ? { ...filter, below: Math.min(filter.below, range.below) } : filter;
-  const matches = matching(schema, "id", near, order, MAX_MATCHES + 1);
+  const matches = matching(schema, ["no", "id", "responses"], near, order, MAX_MATCHES + 1);
   const found = new Map<number, TreeRow>();
-  if (matches.length > MAX_MATCHES) {
-    for (const row of treeRows(schema, { range, order, limit: MAX_COMPARED_TREES })) {
-      const words = [tagged(treeTag(row.id)), filter.words].filter((each) => each !== "").join(" AND ");
-      if (firstNumber(schema, { ...filter, words }, "desc") !== undefined) found.set(row.no, row);
-      if (found.size === limit) return [...found.values()];
-    }
-  }
-  for (const tag of new Set(matches.map(treeTag))) {
-    const no = newestOf(schema, tag) ?? -1;
-    const [row] = treeRows(schema, { range: overlapOf(range, { least: no, below: no + 1 }), order, limit: 1 });
-    if (row) found.set(no, row);
+  const seen = new Set<string>();
+  for (const { no, id, responses } of matches) {
+    const tag = treeTag(id);
+    if (responses !== null) seen.add(tag);
+    if (responses !== null && no >= range.least && no < range.below) found.set(no, { no, id, responses });
+    if (seen.has(tag)) continue;
+    seen.add(tag);
+    const newest = newestOf(schema, tag) ?? -1;
+    const within = overlapOf(range, { least: newest, below: newest + 1 });
+    for (const row of treeRows(schema, { range: within, order, limit: 1 })) found.set(row.no, row);
   }
   const sign = order === "desc" ? -1 : 1;
+  const last = matches.at(-1)?.no ?? 0;
+  if (matches.length > MAX_MATCHES) {
+    const page: TreeRow[] = [];
+    for (const row of treeRows(schema, { range, order, limit: MAX_COMPARED_TREES })) {
+      // All matches before the last one are known, and so are those among single responses.
+      const isKnown = found.has(row.no) || (row.responses === 1 && sign * (row.no - last) < 0);
+      if (isKnown ? found.has(row.no) : hasMatch(schema, row, filter)) page.push(row);
+      if (page.length === limit) return page;
+    }
+    for (const row of page) found.set(row.no, row);
+  }
   return [...found.values()].sort((one, other) => sign * (one.no - other.no)).slice(0, limit);
+}
+
+/** Tells whether a response of a tree matches. */
+function hasMatch(schema: Schema, { id }: TreeRow, filter: Filter): boolean {
+  const words = [tagged(treeTag(id)), filter.words].filter((each) => each !== "").join(" AND ");
+  return firstNumber(schema, { ...filter, words }, "desc") !== undefined;
 }
 
 function treeRows(schema: Schema, { range, order, limit }: TreePage): TreeRow[] {
