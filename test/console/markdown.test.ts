@@ -105,7 +105,7 @@ describe("an answer in markdown", () => {
 
   it("has tables whose columns go from right to left where their heads do", () =>
     trying(async (page) => {
-      await answered(page, "| עיר | מעלות |\n|---|---|\n| ליסבון | 24 |");
+      await answered(page, "טבלה:\n\n| עיר | מעלות |\n|---|---|\n| ליסבון | 24 |");
       await answer(page).locator("th").first().waitFor();
       const [first, second] = await answer(page)
         .locator("th")
