@@ -430,6 +430,10 @@ it("show the audit log in pages, and filtered", async () => {
   await page.reload();
   await eventually(async () => (await rows.count()) === 50);
   expect(await page.getByLabel("What was done").inputValue()).toBe("api_key.created");
+  await page.goBack();
+  await rows.getByText("api_key.created").first().waitFor();
+  expect(await page.getByLabel("What was done").inputValue()).toBe("");
+  expect(await page.getByLabel("Tenant").inputValue()).toBe("");
   expectClean(EXPECTED);
   await close();
 });

@@ -63,7 +63,6 @@ const BATCHES: Resource<Batch> = {
   ],
   isChanging: isOpen,
   everyMs: 3_000,
-  queryOf: () => ({}),
   above: (list) => ({
     ...new Uploads({
       fields: () => ({ purpose: "batch" }),

@@ -107,13 +107,16 @@ export class ResourceList<Item extends { id: string }> {
 
   /** Loads the list; again while one of its objects changes. */
   show(query = new URLSearchParams()) {
-    if (String(query) !== String(this.#query)) {
+    this.#above?.show?.(query);
+    if (this.#resource.filters && String(query) !== String(this.#query)) {
       const given = Object.fromEntries(query);
       this.list.filter = this.#resource.queryOf?.(given) ?? given;
+      this.#query = query;
     }
-    this.#query = query;
-    this.#above?.show?.(query);
     this.draw();
+    // A choice of the user's outlives the drawing.
+    for (const choice of this.element.querySelectorAll<HTMLSelectElement>(".filters select"))
+      choice.value = query.get(choice.name) ?? "";
     this.#refresher.start();
   }
 
