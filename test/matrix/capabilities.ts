@@ -1,5 +1,6 @@
 import { strict as assert } from "node:assert";
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import type OpenAI from "openai";
 import type { ObjectBinding } from "../../src/store/objects/registry.ts";
 import { hasEnded, type Reader, create as readNew, resume, streamOf } from "../crash/reader.ts";
@@ -98,6 +99,20 @@ async function batchOf(tenant: Tenant, texts: readonly string[]): Promise<OpenAI
     const batch = await tenant.openai.batches.retrieve(id);
     return ["completed", "failed", "expired", "cancelled"].includes(batch.status) ? batch : undefined;
   });
+}
+
+/** Makes something, until what workers report beside requests has it. A dead worker may take its last reports with it. */
+async function untilReported(
+  { server }: Tenant,
+  make: () => Promise<void>,
+  isReported: () => Promise<boolean>,
+): Promise<void> {
+  await make();
+  if (!server.hasDeaths) return void (await eventually(isReported));
+  for (let looks = 1; !(await isReported()); looks += 1) {
+    if (looks % 40 === 0) await make();
+    await sleep(100);
+  }
 }
 
 /** The lines of an export, on all its pages. */
@@ -392,7 +407,6 @@ export const CAPABILITIES: Record<string, Capability> = {
 
   usage: {
     stores: ["QUOTAS", "HOME"],
-    limits: {},
     async use(tenant, text) {
       const usage = async () => {
         const path = `/v1/organization/usage/completions?start_time=${Math.floor(Date.now() / 1000) - 86_400}`;
@@ -402,12 +416,37 @@ export const CAPABILITIES: Record<string, Capability> = {
         return data.flatMap(({ results }) => results).reduce((sum, result) => sum + result.num_model_requests, 0);
       };
       const before = await usage();
-      await create(tenant, text);
-      await create(tenant, text, { background: true });
-      // A dead worker may take its latest foreground counts with it.
+      const both = async () => {
+        await create(tenant, text);
+        await create(tenant, text, { background: true });
+      };
       const least = before + (tenant.server.hasDeaths ? 1 : 2);
-      await eventually(async () => (await usage()) >= least);
-      return async () => void (await eventually(async () => (await usage()) >= least));
+      await untilReported(tenant, both, async () => (await usage()) >= least);
+      const counted = await usage();
+      return async () => void (await eventually(async () => (await usage()) >= counted));
+    },
+  },
+
+  "the log of requests": {
+    stores: ["BOARD", "HOME"],
+    async use(tenant, text) {
+      const ids = async () => {
+        const { data } = (await (await tenant.fetch("/v1/admin/requests?limit=100")).json()) as {
+          data: { response_id: string | null }[];
+        };
+        return data.map(({ response_id: id }) => id);
+      };
+      let id = "";
+      const times = async () => (await ids()).filter((each) => each === id).length;
+      const make = async () => {
+        ({ id } = await create(tenant, text));
+      };
+      await untilReported(tenant, make, async () => (await times()) > 0);
+      return async () => {
+        const found = await times();
+        // A report is repeated where its answer was lost.
+        assert(tenant.server.hasDeaths ? found > 0 : found === 1, `${found} times`);
+      };
     },
   },
 
