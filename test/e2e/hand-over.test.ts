@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { beginLoad } from "../crash/hand-over-load.ts";
 import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
+import { fetchAnew } from "../workerd/tools.ts";
 import { begin, cleanUp, deafSocket, newFolder, run, type Served, start, workerdsOf } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
@@ -70,6 +71,42 @@ describe("another process that takes the place of the serving one", () => {
     expect(requests).toBeGreaterThan(0);
     await eventually(() => times(served, HAS_ENDED) === 1, 30_000);
     expect(await stop(served)).toBe(0);
+  }, 120_000);
+
+  it("loses and repeats no usage of three workers, which are stopped as soon as the last answer has come", async () => {
+    const variables = { ...least(), WORKERS: "3" };
+    const served = await start(variables);
+    let made = 0;
+    let isOver = false;
+    const send = async (index: number) => {
+      const body = JSON.stringify({ model: "simulator", input: "Hello!", store: index % 2 === 0 });
+      const headers = { "content-type": "application/json" };
+      while (!isOver) {
+        const answer = await fetchAnew(`${served.url}/v1/responses`, { method: "POST", headers, body });
+        expect(await answer.json()).toMatchObject({ status: "completed" });
+        made += 1;
+      }
+    };
+    const sending = Promise.all([0, 1, 2, 3].map(send));
+    served.child.kill("SIGHUP");
+    await eventually(() => times(served, SERVES) === 3, 60_000);
+    isOver = true;
+    await sending;
+    expect(await stop(served)).toBe(0);
+    const next = await start(variables);
+    const from = Math.floor(Date.now() / 1000) - 86_400;
+    const read = async <T>(path: string) => (await (await fetch(`${next.url}/v1/${path}`)).json()) as { data: T[] };
+    const usage = await read<{ results: { num_model_requests: number; num_errors: number }[] }>(
+      `organization/usage/completions?start_time=${from}`,
+    );
+    const overview = await read<{ requests: number }>(`admin/overview?start_time=${from}&bucket_width=1d`);
+    const used = usage.data.flatMap(({ results }) => results);
+    expect({
+      usage: used.reduce((sum, each) => sum + each.num_model_requests, 0),
+      errors: used.reduce((sum, each) => sum + each.num_errors, 0),
+      overview: overview.data.reduce((sum, each) => sum + each.requests, 0),
+    }).toEqual({ usage: made, errors: 0, overview: made });
+    expect(await stop(next)).toBe(0);
   }, 120_000);
 
   it("starts by `reload`, again and again, and reads changes", async () => {
