@@ -90,7 +90,10 @@ beforeAll(async () => {
   await issuer.listen();
   key = await issuer.newKey("one");
   const JWT_ROLES = JSON.stringify({ audit: "auditor", admins: "owner", leads: "tenant_admin" });
-  gateway = await gatewayOf(issuer, { ...WITH_KEYS, JWT_TENANTS: "shared", JWT_ROLES, JWT_ROLE_CLAIM: "groups" });
+  gateway = await gatewayOf(issuer, {
+    ...{ ...WITH_KEYS, JWT_TENANTS: "shared", JWT_ROLES, JWT_ROLE_CLAIM: "groups" },
+    RESPONSE_INDEX: "true",
+  });
 });
 afterAll(async () => {
   await gateway.close();
@@ -98,6 +101,36 @@ afterAll(async () => {
 });
 
 describe("a token of the issuer", () => {
+  it("has its usage and its requests counted without limits, for a root key that names no tenant", async () => {
+    const ida = gateway.client({ apiKey: await token(key, { tenant: "ida" }) });
+    const { id, usage } = await ida.responses.create({ model: "simulator", input: "Hello!" });
+    const from = Math.floor(Date.now() / 1000) - 86_400;
+    const path = `/v1/organization/usage/completions?start_time=${from}&group_by=project_id,api_key_id`;
+    const counted = await eventually(async () => {
+      const { data } = await ask<{ data: { results: { project_id: string }[] }[] }>(gateway, "GET", path);
+      return data.flatMap(({ results }) => results).find((result) => result.project_id === "ida");
+    });
+    expect(counted).toMatchObject({ api_key_id: "jwt", input_tokens: usage?.input_tokens, num_model_requests: 1 });
+    const requests = await eventually(async () => {
+      const { data } = await ask<{ data: object[] }>(gateway, "GET", "/v1/admin/requests?tenant=ida");
+      return data.length > 0 ? data : undefined;
+    });
+    expect(requests).toMatchObject([{ response_id: id, api_key_id: "jwt", status: "completed" }]);
+    // An auditor reads those of all tenants, an administrator of a tenant its own, and a tenant its own.
+    const readers = {
+      auditor: { roles: ["audit"] },
+      lead: { roles: ["leads"], tenant: "ida" },
+      own: { tenant: "ida" },
+    };
+    const others = { lead: { roles: ["leads"], tenant: "eve" }, own: { tenant: "eve" } };
+    const seen = async (claims: Claims) => {
+      const answer = await call(gateway, "GET", "/v1/admin/requests?tenant=ida", undefined, await token(key, claims));
+      return ((await answer.json()) as { data: object[] }).data.length;
+    };
+    for (const claims of Object.values(readers)) expect(await seen(claims)).toBe(1);
+    for (const claims of Object.values(others)) expect(await seen(claims)).toBe(0);
+  });
+
   it("admits the tenant in its claim: if tenants are shared, the same tenant as a key's", async () => {
     const client = gateway.client({ apiKey: await token(key) });
     const { id } = await client.responses.create({ model: "simulator", input: "Hello!" });

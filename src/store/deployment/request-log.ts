@@ -103,7 +103,8 @@ export class RequestLog {
          value ->> 'server', value ->> 'status', value ->> 'duration_ms', value FROM json_each(?)`,
       JSON.stringify(entries),
     );
-    for (const width of [MINUTE, HOUR]) this.#addSums(entries, width);
+    const added = sumsOf(entries);
+    for (const width of [MINUTE, HOUR]) this.#addSums(width, added);
     const sweeps = Math.floor(this.#added / SWEEP_EVERY);
     this.#added += entries.length;
     if (sweeps !== 0 && sweeps === Math.floor(this.#added / SWEEP_EVERY)) return;
@@ -115,29 +116,29 @@ export class RequestLog {
     this.#schema.write("DELETE FROM sums WHERE width = ? AND start < ?", HOUR, oldest);
   }
 
-  #addSums(entries: readonly RequestSummary[], width: number): void {
-    const byStart = Map.groupBy(entries, (entry) => entry.created_at - (entry.created_at % width));
+  /** Adds to the sums of a width, each in its time. */
+  #addSums(width: number, added: readonly TenantSums[]): void {
+    const byStart = Map.groupBy(added, ({ start }) => start - (start % width));
     for (const [start, all] of byStart) {
-      const tenants = JSON.stringify(["", ...new Set(all.map(({ tenant }) => tenant))]);
       const ofTime = "FROM sums WHERE width = ? AND start = ?";
+      const tenants = JSON.stringify(["", ...new Set(all.map(({ tenant }) => tenant))]);
       const rows = this.#schema.rows<{ tenant: string; body: string }>(
         `SELECT tenant, body ${ofTime} AND tenant IN (SELECT value FROM json_each(?))`,
         ...[width, start, tenants],
       );
-      const counted = this.#schema.rows<{ count: number }>(`SELECT COUNT(*) AS count ${ofTime}`, width, start);
-      let count = counted[0]?.count ?? 0;
       const sums = new Map(rows.map(({ tenant, body }) => [tenant, JSON.parse(body) as Sums]));
-      const changed = new Map<string, Sums>();
-      for (const entry of all) {
-        const isNew = !sums.has(entry.tenant);
-        const tenant = isNew && count >= MAX_TENANTS ? "" : entry.tenant;
-        if (isNew && tenant !== "") count += 1;
-        const added = withRequest(sums.get(tenant) ?? NO_SUMS, entry);
-        sums.set(tenant, added);
-        changed.set(tenant, added);
+      const [counted] = this.#schema.rows<{ count: number }>(`SELECT COUNT(*) AS count ${ofTime}`, width, start);
+      let count = counted?.count ?? 0;
+      const changed = new Set<string>();
+      for (const { tenant, sums: more } of all) {
+        const isNew = !sums.has(tenant);
+        const name = isNew && count >= MAX_TENANTS ? "" : tenant;
+        if (isNew && name !== "") count += 1;
+        sums.set(name, addSums(sums.get(name) ?? NO_SUMS, more));
+        changed.add(name);
       }
       const write = "INSERT OR REPLACE INTO sums (width, start, tenant, body) VALUES (?, ?, ?, ?)";
-      for (const [tenant, body] of changed) this.#schema.write(write, width, start, tenant, JSON.stringify(body));
+      for (const name of changed) this.#schema.write(write, width, start, name, JSON.stringify(sums.get(name)));
     }
   }
 
@@ -211,6 +212,20 @@ export class RequestLog {
 /** Creates of a WebSocket, and attempts at a request of a batch, share the id of their request. */
 function isShared({ transport }: RequestSummary): boolean {
   return transport === "websocket" || transport === "batch";
+}
+
+/** The sums of a tenant's requests that began in a minute. */
+interface TenantSums extends SumsRow {
+  tenant: string;
+}
+
+function sumsOf(entries: readonly RequestSummary[]): TenantSums[] {
+  const minuteOf = ({ created_at: at }: RequestSummary) => at - (at % MINUTE);
+  const groups = Map.groupBy(entries, (entry) => `${minuteOf(entry)} ${entry.tenant}`);
+  return [...groups.values()].flatMap((all) => {
+    const [first] = all;
+    return first ? [{ start: minuteOf(first), tenant: first.tenant, sums: all.reduce(withRequest, NO_SUMS) }] : [];
+  });
 }
 
 function withRequest(sums: Sums, entry: RequestSummary): Sums {

@@ -3,6 +3,7 @@ import {
   type CountedLimits,
   Ledger,
   type Limits,
+  NO_LIMITS,
   NOTHING,
   NOTHING_STORED,
   type Obstacle,
@@ -44,6 +45,9 @@ class FakeQuota {
   /** Answers wait for this. */
   gate: Promise<void> = Promise.resolve();
 
+  /** The processes of its isolates end. */
+  isEnding = false;
+
   /** Another isolate's view of it. */
   isolate(limits: CountedLimits): Allowance {
     const holder = crypto.randomUUID();
@@ -60,7 +64,7 @@ class FakeQuota {
     };
     const stored = { latest: () => 1, isTold: () => this.hasHeardHomes };
     const refusals = { refused: (obstacle: Obstacle) => new Refused(obstacle), unavailable: () => new Refused() };
-    return new Allowance({ key: "k" }, limits, { quota, stored, ...refusals, isEnding: () => false });
+    return new Allowance({ key: "k" }, limits, { quota, stored, ...refusals, isEnding: () => this.isEnding });
   }
 }
 
@@ -99,6 +103,56 @@ async function take(allowance: Allowance, limits: CountedLimits, tokens = 0): Pr
 
 const isRefused = (taken: Reservation | Refused): taken is Refused => taken instanceof Refused;
 const isTaken = (taken: Reservation | Refused): taken is Reservation => !isRefused(taken);
+
+describe("an allowance without limits", () => {
+  const count = (allowance: Allowance, isBrief = false) => allowance.count([usage(10, 5)], waitUntil, isBrief);
+
+  it("adds usage up, and reports it once a second", async () => {
+    const quota = new FakeQuota();
+    const allowance = quota.isolate(NO_LIMITS);
+    for (let request = 0; request < 100; request += 1) {
+      count(allowance);
+      await vi.advanceTimersByTimeAsync(50);
+    }
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(quota.calls).toBeGreaterThanOrEqual(4);
+    expect(quota.calls).toBeLessThanOrEqual(6);
+    expect(quota.usage.reduce((sum, { requests }) => sum + requests, 0)).toBe(100);
+    expect(allowance.isIdle).toBe(true);
+  });
+
+  it("reports again what the quota has not heard, also after an hour", async () => {
+    const quota = new FakeQuota();
+    const allowance = quota.isolate(NO_LIMITS);
+    quota.fault = new Error("away");
+    count(allowance);
+    await vi.advanceTimersByTimeAsync(3_600_000);
+    expect([quota.calls, quota.usage]).toEqual([10, []]);
+    expect(allowance.isIdle).toBe(false);
+    quota.fault = undefined;
+    count(allowance);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(quota.usage).toMatchObject([{ requests: 2, input: 20, output: 10 }]);
+  });
+
+  it("reports at once where waiting costs, when the process ends, and when it is told to", async () => {
+    const quota = new FakeQuota();
+    const allowance = quota.isolate(NO_LIMITS);
+    count(allowance);
+    count(allowance, true);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(quota.usage).toMatchObject([{ requests: 2 }]);
+    count(allowance);
+    await allowance.report();
+    expect(quota.usage.length).toBe(2);
+    quota.isEnding = true;
+    count(allowance);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(quota.usage.length).toBe(3);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(quota.calls).toBe(3);
+  });
+});
 
 describe("an allowance", () => {
   it("reserves a request's storage until its home has reported it, and names a short time to retry", async () => {
