@@ -44,7 +44,6 @@ async function diagnosis(
   if (!address || !stored) return { type: "comparison_response_not_found" };
   const head = JSON.parse(stored.head) as Omit<ResponseObject, "output">;
   using permits = new Permits("text", caller, stored.head.length + stored.output.length);
-  const output = new Set((JSON.parse(stored.output) as Item[]).map((item) => item.id));
   const all = await caller.past.past([], address);
   // The two prompts, each in parts and as it is rendered.
   permits.resize(4 * all.length);
@@ -58,7 +57,7 @@ async function diagnosis(
   if (isElsewhere(head, spec, previous, address) && config.modelServers.length > 1) {
     return { type: "cache_miss", reason: "prompt_cache_key_changed", cache_missed_tokens: await size() };
   }
-  const before = { ...all, history: all.history.filter(({ id: own }) => !output.has(own)), input: [] };
+  const before = pastBefore(all, JSON.parse(stored.output) as Item[]);
   const { prompt: then } = await assemblePrompt({ ...spec, request: requestOf(head, spec.request) }, before, host);
   const known = async (each: Prompt) => {
     const [parts, rendered] = await Promise.all([engine.parts(each, signal), engine.rendered(each, signal)]);
@@ -88,8 +87,14 @@ function isElsewhere(
   return !isOneTree && head.prompt_cache_key !== (request.prompt_cache_key ?? null);
 }
 
+/** The history of a response with its input, without its own output: only the lists of tools come before it. */
+export function pastBefore(all: Past, output: readonly Item[]): Past {
+  const own = new Set(output.filter(({ type }) => type !== "mcp_list_tools").map(({ id }) => id));
+  return { ...all, history: all.history.filter(({ id }) => !own.has(id)), input: [] };
+}
+
 /** The request of a response, as far as it is in its prompt. */
-function requestOf(head: Omit<ResponseObject, "output">, now: CreateRequest): CreateRequest {
+export function requestOf(head: Omit<ResponseObject, "output">, now: CreateRequest): CreateRequest {
   const { instructions, tools, tool_choice, reasoning, text } = head;
   return {
     ...now,

@@ -9,6 +9,7 @@ import { toShownError } from "../api/faults.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
 import { listResponses } from "../api/listed-responses.ts";
 import { pageQuery, responsesQuery, retrieveQuery, treeQuery } from "../api/queries.ts";
+import { promptOf } from "../api/response-prompt.ts";
 import {
   cancelResponse,
   deleteResponse,
@@ -244,6 +245,13 @@ export const responses = [
       const address = responseAddress(context.req.param("id"));
       return itemList(context, await listInputItems(callerOf(context), address, page));
     },
+  }),
+  endpoint("GET /v1/responses/:id/prompt", {
+    summary:
+      "its prompt, made again from what is stored: messages and tools as the model server was sent them, and as rendered ([docs/storage.md](docs/storage.md#the-prompt-of-a-response))",
+    operation: byTenant("readResponsePrompt", "read", { answers: ok("ResponsePrompt"), errors: [400, 429] }),
+    handle: async (context) =>
+      context.json(await promptOf(callerOf(context), responseAddress(context.req.param("id")))),
   }),
   endpoint("GET /v1/responses/:id/tree", {
     summary:

@@ -379,6 +379,7 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   ],
   "DELETE /v1/admin/tenants/{tenant}": () => [send("DELETE", "/v1/admin/tenants/nobody")],
   "GET /v1/admin/tenants/{tenant}/export": () => [send("GET", "/v1/admin/tenants/acme/export?limit=5")],
+  "GET /v1/responses/{id}/prompt": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}/prompt`))],
   "GET /v1/responses/{id}/tree": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}/tree`))],
   "GET /v1/conversations/{id}/tree": () => [newConversation().then((id) => ask("GET", `/v1/conversations/${id}/tree`))],
   "GET /v1/admin/runs": () => [send("GET", "/v1/admin/runs?limit=5")],

@@ -1,3 +1,4 @@
+import type { ResponsePrompt } from "@responses-edge/responses-api/platform/response-prompt";
 import type { Response } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { GPT_OSS, lastTurns, messagesOf } from "./harmony-support.ts";
@@ -97,6 +98,12 @@ describe.each(EVERY_WAY)("%s, %s", (model, way) => {
         expect.objectContaining({ name: "fail" }),
       ],
     });
+    // The prompt of its first round has the listed tools, and not the call.
+    const prompt = (await (
+      await gateway.fetch(`${gateway.url}/v1/responses/${response.id}/prompt`)
+    ).json()) as ResponsePrompt;
+    expect(JSON.stringify(prompt.tools)).toContain("Adds two numbers.");
+    expect(prompt.messages?.at(-1)).toMatchObject({ role: "user" });
     expect(onlyItem(response, "mcp_call")).toEqual({
       id: expect.stringMatching(/^mcp_/),
       type: "mcp_call",

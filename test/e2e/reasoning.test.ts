@@ -462,9 +462,12 @@ describe("reasoning that the operator hides", () => {
     expect(hiding.logs()).not.toMatch(THOUGHT);
   });
 
-  it("is not in raw messages, either: they are refused", async () => {
+  it("is not in raw messages and prompts, either: they are refused", async () => {
     const asked = hidden.responses.create({ model: GPT_OSS, input: "Hi", enable_response_messages: true } as Body);
     await expect(asked).rejects.toMatchObject({ status: 400, param: "enable_response_messages" });
+    const { id } = await hidden.responses.create({ model: GPT_OSS, input: "Hi" });
+    const prompt = hidden.get(`/responses/${id}/prompt`);
+    await expect(prompt).rejects.toMatchObject({ status: 400, code: "prompt_hidden" });
   });
 });
 

@@ -36,6 +36,7 @@ function endless(batch: (index: number) => ModelDelta[]) {
     unboundThinking: () => undefined,
     parts: async () => [],
     rendered: async () => undefined,
+    renderedText: async () => "",
     measure: async () => ({ tokens: 1, contextWindow: 100_000 }),
     accept: (request) => request,
     mayCall: () => true,

@@ -41,6 +41,7 @@ function engineOf(rounds: readonly Round[]): Engine & { prompts: Prompt[] } {
     }),
     parts: async () => [],
     rendered: async () => undefined,
+    renderedText: async () => "",
     measure: async () => ({ tokens: 10, contextWindow: 1_000 }),
     answerMessages: () => [],
     inputMessages: () => [],

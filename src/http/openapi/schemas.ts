@@ -28,6 +28,7 @@ import {
   uploadPartObject,
 } from "@responses-edge/responses-api/platform/files";
 import { listedResponse } from "@responses-edge/responses-api/platform/listed-response";
+import { responsePrompt } from "@responses-edge/responses-api/platform/response-prompt";
 import { treeNode } from "@responses-edge/responses-api/platform/tree";
 import {
   addStoreFileBody,
@@ -198,6 +199,7 @@ export function answerSchemas() {
     ),
     TreeNode,
     Tree: page(TreeNode),
+    ResponsePrompt: responsePrompt(),
     ListedResponse: listedResponse(),
     ResponseList: page(listedResponse()),
     Run,

@@ -98,6 +98,7 @@ describe("the rows of a run", () => {
       unboundThinking: () => undefined,
       parts: async () => [],
       rendered: async () => undefined,
+      renderedText: async () => "",
       measure: async () => ({ tokens: 1, contextWindow: 100_000 }),
       accept: (request) => request,
       mayCall: () => true,

@@ -44,7 +44,7 @@ import { asInput, forcedInput } from "./forced-input.ts";
 import type { MarkupSeen } from "./marked-text.ts";
 import { hasPictures } from "./messages.ts";
 import { partsOf, renderBody, renderedIn } from "./prompt-parts.ts";
-import { rawMessage, rawTokens, withRawMessage } from "./raw-tokens.ts";
+import { rawMessage, rawTokens, textOfTokens, withRawMessage } from "./raw-tokens.ts";
 import {
   type Asked,
   type Asking,
@@ -364,6 +364,10 @@ export class ChatEngine implements Engine {
     const body = this.#countRequest(prompt, "in_place", signal);
     const bodyFor = async (dialect: Dialect) => renderBody(await body(dialect), messages);
     return renderedIn(await this.#upstream.json(renders, signal, bodyFor));
+  }
+
+  async renderedText(rendered: RenderedPrompt, model: string, signal: AbortSignal): Promise<string> {
+    return typeof rendered === "string" ? rendered : textOfTokens(this.#upstream, model, rendered, signal);
   }
 
   async inputMessages(prompt: Prompt, signal: AbortSignal): Promise<RawMessage[]> {

@@ -1,4 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { isJsonObject } from "@responses-edge/responses-api/json";
 import type { ModelDelta, RawMessage } from "@responses-edge/turn/contract/engine";
 import type { BodyFor, Upstream } from "../upstream.ts";
 import { malformedAnswer } from "../upstream-faults.ts";
@@ -34,9 +35,19 @@ export async function rawMessage(
   tokens: number[],
   signal: AbortSignal,
 ): Promise<RawMessage> {
+  return { type: "raw_message_tokens", message: await textOfTokens(upstream, model, tokens, signal), tokens };
+}
+
+/** The text of tokens. Throws as `rawTokens` does. */
+export async function textOfTokens(
+  upstream: Upstream,
+  model: string,
+  tokens: readonly number[],
+  signal: AbortSignal,
+): Promise<string> {
   const text = await rawTokens(upstream, "//detokenize", signal, JSON.stringify({ model, tokens }));
-  if (typeof text !== "object" || text === null || !("prompt" in text)) throw malformedAnswer();
-  return { type: "raw_message_tokens", message: text.prompt, tokens };
+  if (!isJsonObject(text) || typeof text.prompt !== "string") throw malformedAnswer();
+  return text.prompt;
 }
 
 /** The answer of a route for tokens. Throws the 502 of a server without the route. */

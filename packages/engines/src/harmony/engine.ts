@@ -24,6 +24,7 @@ import type {
   PromptPart,
   PromptSize,
   RawMessage,
+  RenderedPrompt,
   Resumption,
   Sampled,
   SampledCut,
@@ -190,6 +191,10 @@ export class HarmonyEngine implements Engine {
     const segments = await this.#work.run(renderingConversation(shown));
     // Without `<|start|>assistant`.
     return await toPromptIds(segments.slice(0, -2), undefined, this.#work, MAX_COUNTED);
+  }
+
+  async renderedText(rendered: RenderedPrompt): Promise<string> {
+    return typeof rendered === "string" ? rendered : (await loadTokenizer()).decode(rendered);
   }
 
   inputMessages(prompt: Prompt): RawMessage[] {

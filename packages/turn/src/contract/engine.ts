@@ -271,6 +271,9 @@ export interface Engine {
    */
   rendered(prompt: Prompt, signal: AbortSignal, messages?: number): Promise<RenderedPrompt | undefined>;
 
+  /** The text of a rendered prompt of a model. Throws ApiError as `generate` does. */
+  renderedText(rendered: RenderedPrompt, model: string, signal: AbortSignal): Promise<string>;
+
   /**
    * The prompt as the raw messages of `input_messages` (`enable_response_messages`); synchronous if no server has to be
    * asked. Throws, or rejects, as `generate` does.

@@ -75,6 +75,7 @@ export class ModeratedTurn {
       ...(answerMessages && { answerMessages }),
       parts: (...args) => engine.parts(...args),
       rendered: (...args) => engine.rendered(...args),
+      renderedText: (...args) => engine.renderedText(...args),
       inputMessages: (...args) => engine.inputMessages(...args),
     };
   }
