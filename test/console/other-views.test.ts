@@ -4,6 +4,7 @@ import type { Decision } from "openai/resources/decisions";
 import type { WebhookCreateParams } from "openai/resources/webhooks/webhooks";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { connectSamples } from "../../packages/console/src/connect-samples.ts";
 import { eventually } from "../e2e/support.ts";
 import { BAD, type Hooks, startHooks } from "./hooks.ts";
 import {
@@ -422,6 +423,27 @@ describe("moderation", () => {
       await expectAccessible(page);
     });
   });
+});
+
+describe("connecting a client", () => {
+  it("shows each client's commands and files, with this server's address and the chosen model, and never the key", () =>
+    looking("#/connect", async (page) => {
+      await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
+      await page.getByText("once for each terminal").waitFor();
+      const samples = connectSamples({ baseUrl: `${rig.gateway.url}/v1`, model: "simulator-reasoning" });
+      for (const { label, install, files, run } of samples) {
+        await page.getByRole("link", { name: label, exact: true }).click();
+        const shown = page.getByRole("region", { name: label, exact: true });
+        await shown.waitFor();
+        const blocks = await shown.getByLabel("Code", { exact: true }).allTextContents();
+        expect(blocks, label).toEqual([...(install ? [install] : []), ...files.map(({ text }) => text), run]);
+        for (const { name } of files) await shown.getByRole("heading", { name: `Save this as ${name}` }).waitFor();
+      }
+      expect(await page.content()).not.toContain(KEY);
+      await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+      await page.getByRole("button", { name: "Copy" }).last().click();
+      expect(await page.evaluate("navigator.clipboard.readText()")).toBe(samples.at(-1)?.run);
+    }));
 });
 
 describe("the views", () => {
