@@ -145,7 +145,7 @@ export const requestsQuery = z.object({
   api_key_id: name.optional(),
   model: name.optional(),
   server: name.optional(),
-  status: z.enum(REQUEST_STATUSES).optional(),
+  status: z.enum([...REQUEST_STATUSES, "error"]).optional(),
   min_duration_ms: wholeNumber.pipe(z.int().min(0)).optional(),
   "created_at[gte]": time.optional(),
   "created_at[lt]": time.optional(),

@@ -262,6 +262,8 @@ describe("requests", () => {
     await page.getByRole("button", { name: "Show", exact: true }).click();
     await page.getByText("No request matches all filters.").waitFor();
     expect(new URL(page.url()).hash).toBe(`#/operate/requests?tenant=${bad.tenant}&slow=3600`);
+    await page.goto(`${rig.gateway.url}/#/operate/requests?tenant=${bad.tenant}&status=error`);
+    await failed.waitFor();
     await page.goto(`${rig.gateway.url}/#/operate/requests?api_key_id=${good.id}&status=completed`);
     await answered.waitFor();
     expect(await failed.count()).toBe(0);

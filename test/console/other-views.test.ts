@@ -485,6 +485,7 @@ describe("the views", () => {
       [`#/webhooks/${endpoint}`, "header h2"],
       ["#/moderation", "textarea"],
       ["#/decisions", "#decision-input"],
+      ["#/connect/codex", ".code-block"],
       [`#/responses/${judged}`, "meter"],
     ];
     for (const [at, there] of places) {

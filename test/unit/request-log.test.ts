@@ -55,6 +55,17 @@ describe("the log of requests", () => {
     });
   });
 
+  it("finds those with an error, however they ended", async () => {
+    await withLog(100_000, (log) => {
+      const error = { code: "server_error", message: "It failed.", upstream: "CUDA out of memory" };
+      const failed = request({ id: "failed", status: "failed", error });
+      const refused = request({ id: "refused", status: "refused", error });
+      log.add([failed, request({ id: "good" }), refused], NOW * 1000, DAY_MS);
+      expect(log.list({ status: "error", limit: 9 })?.map(({ id }) => id)).toEqual(["refused", "failed"]);
+      expect(log.list({ status: "failed", limit: 9 })?.map(({ id }) => id)).toEqual(["failed"]);
+    });
+  });
+
   it("forgets what is old: requests and hours as usage is, minutes after two days", async () => {
     await withLog(100_000, (log) => {
       log.add([request({ id: "old", created_at: NOW - 5 * 86_400 })], (NOW - 5 * 86_400) * 1000, 9 * DAY_MS);

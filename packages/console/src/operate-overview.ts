@@ -164,7 +164,7 @@ export function overviewSection(element: HTMLElement): Section {
     return html`
       <p>
         In ${range().inWords}: <a href=${requestsAddress({ from: shown[0]?.start_time })}>${count(requests)} requests</a>,
-        ${count(errors)} of them with an error; ${count(sum((bucket) => bucket.input_tokens))} input and ${count(sum((bucket) => bucket.output_tokens))} output tokens.
+        <a href=${requestsAddress({ from: shown[0]?.start_time, status: "error" })}>${count(errors)} of them with an error</a>; ${count(sum((bucket) => bucket.input_tokens))} input and ${count(sum((bucket) => bucket.output_tokens))} output tokens.
         <span class="note">A click on a chart opens the requests of that time.</span>
       </p>
       <div class="charts">${charts.map(({ view }) => view.element)}</div>

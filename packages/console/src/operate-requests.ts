@@ -30,7 +30,7 @@ const REQUESTS: Resource<RequestSummary> = {
       name: "status",
       label: "Status",
       kind: "choice",
-      options: [["", "any"], ...STATUSES.map((status) => [status, status] as const)],
+      options: [["", "any"], ["error", "with an error"], ...STATUSES.map((status) => [status, status] as const)],
     },
     { name: "slow", label: "Took at least, seconds", kind: "number", step: "any", placeholder: "any" },
     { name: "from", label: "From", kind: "time" },

@@ -204,7 +204,7 @@ export function usageSection(element: HTMLElement): Section {
     return html`<tr>
       <th scope="row" dir="auto"><a href=${address("")}>${name}</a></th>
       <td class="number" data-label="Requests">${count(requests)}</td>
-      <td class="number" data-label="Errors">${errors > 0 ? html`<a href=${address("failed")}>${count(errors)}</a>` : "0"}</td>
+      <td class="number" data-label="Errors">${errors > 0 ? html`<a href=${address("error")}>${count(errors)}</a>` : "0"}</td>
       <td class="number" data-label="Input tokens">${count(input)}</td>
       <td class="number" data-label="Output tokens">${count(output)}</td>
       <td class="number" data-label="Time on average">${average === null ? "–" : duration(average)}</td>

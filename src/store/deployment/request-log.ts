@@ -58,6 +58,7 @@ export interface RequestQuery {
   key?: string | undefined;
   model?: string | undefined;
   server?: string | undefined;
+  /** `error`: all that ended with an error. */
   status?: string | undefined;
   minMs?: number | undefined;
   /** Unix seconds: requests that began at `from` or later, and before `until`. */
@@ -163,7 +164,8 @@ export class RequestLog {
       ["key =", key],
       ["model =", model],
       ["server =", server],
-      ["status =", status],
+      ["status =", status === "error" ? undefined : status],
+      ["(body ->> 'error' IS NOT NULL) =", status === "error" ? 1 : undefined],
       ["ms >=", minMs],
       ["at >=", from],
       ["at <", until],
