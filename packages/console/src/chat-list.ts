@@ -50,6 +50,8 @@ export class ChatList {
   /** The id of a response of the open chat. */
   #open: string | undefined;
   #typed: ReturnType<typeof setTimeout> | undefined;
+  /** Metadata that were changed here, by the first response, until the list has them: it learns of them a moment later. */
+  #changed = new Map<string, Record<string, string>>();
   #expected: ReturnType<typeof setTimeout> | undefined;
   #asking = new AbortController();
   #deleted;
@@ -94,7 +96,7 @@ export class ChatList {
       ]);
       const first: ListedChat[] = pinned?.data ?? [];
       const isNew = ({ tree }: ListedChat) => !first.some((chat) => chat.tree.root_id === tree.root_id);
-      this.#chats = [...first.filter(isPinned), ...newest.data.filter(isNew)].filter(isOwnChat);
+      this.#chats = [...first, ...newest.data.filter(isNew)].filter(isOwnChat).map(this.#asChanged).sort(pinnedFirst);
       this.#hasMore = newest.has_more;
       this.#fault = "";
     } catch (error) {
@@ -103,6 +105,16 @@ export class ChatList {
     }
     this.#draw();
   }
+
+  #asChanged = (chat: ListedChat): ListedChat => {
+    const { root_id: root, metadata: listed } = chat.tree;
+    const metadata = this.#changed.get(root);
+    if (metadata === undefined || JSON.stringify(metadata) === JSON.stringify(listed)) {
+      this.#changed.delete(root);
+      return chat;
+    }
+    return { ...chat, tree: { ...chat.tree, metadata } };
+  };
 
   #page(more: string, signal: AbortSignal) {
     const query = this.#query === "" ? "" : `&query=${encodeURIComponent(this.#query)}`;
@@ -114,7 +126,7 @@ export class ChatList {
     if (!last) return;
     try {
       const { data, has_more: hasMore } = await this.#page(`&after=${last.id}`, this.#asking.signal);
-      this.#chats = [...(this.#chats ?? []), ...data.filter(isOwnChat)];
+      this.#chats = [...(this.#chats ?? []), ...data.filter(isOwnChat).map(this.#asChanged)];
       this.#hasMore = hasMore;
     } catch (error) {
       this.#fault = messageOf(error);
@@ -131,8 +143,8 @@ export class ChatList {
   async #change(chat: ListedChat, metadata: Record<string, string>) {
     try {
       await callJson(`/v1/responses/${chat.tree.root_id}`, { body: { metadata } });
-      chat.tree.metadata = metadata;
-      if (isPinned(chat)) this.#chats = [chat, ...(this.#chats ?? []).filter((each) => each !== chat)];
+      this.#changed.set(chat.tree.root_id, metadata);
+      this.#chats = this.#chats?.map(this.#asChanged).sort(pinnedFirst);
       this.#fault = "";
     } catch (error) {
       this.#fault = messageOf(error);
@@ -217,6 +229,10 @@ export class ChatList {
       ${iconButton("trash", "Delete", () => void this.#delete(chat))}
     </li>`;
   }
+}
+
+function pinnedFirst(one: ListedChat, other: ListedChat) {
+  return Number(isPinned(other)) - Number(isPinned(one));
 }
 
 /** A version of the first turn is a tree of its own, which names the chat that it is of. */

@@ -87,6 +87,6 @@ export function nodesOf(turns: Iterable<Turn>): TreeNode[] {
     model,
     usage: null,
     input: { type: "message", text },
-    output: answered === undefined ? null : { type: "message", text: answered },
+    output: answered ? { type: "message", text: answered } : null,
   }));
 }

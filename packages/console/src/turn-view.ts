@@ -278,7 +278,8 @@ export class TurnView {
     const { response } = this.#answer;
     const wasOpen = this.turn.isOpen;
     if (response) Object.assign(this.turn, { status: response.status, model: response.model });
-    this.turn.answered = this.answerText.slice(0, 200);
+    const calls = this.output.map(({ name }) => name).filter((name) => typeof name === "string");
+    this.turn.answered = this.answerText.slice(0, 200) || calls.map((name) => `→ ${name}`).join(" ");
     this.#end(this.turn.note);
     if (response && wasOpen)
       announce(response.status === "completed" ? `Answer: ${this.answerText}` : `The response is ${response.status}.`);
