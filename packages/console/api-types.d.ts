@@ -1,6 +1,54 @@
 /** `npm run reference` writes this file from the API's description: the types that `src` imports, and those in them. */
 export interface components {
     schemas: {
+        ToolChoice: ("none" | "auto" | "required") | components["schemas"]["NamedToolChoice"];
+        NamedToolChoice: components["schemas"]["FunctionChoice"] | components["schemas"]["CustomChoice"] | components["schemas"]["ToolSearchChoice"] | components["schemas"]["McpChoice"] | components["schemas"]["CodeInterpreterChoice"] | components["schemas"]["AllowedToolsChoice"];
+        FunctionChoice: {
+            type: "function";
+            name: string;
+            namespace?: string;
+        };
+        CustomChoice: {
+            type: "custom";
+            name: string;
+            namespace?: string;
+        };
+        ToolSearchChoice: {
+            type: "tool_search" | "local_shell" | "shell" | "apply_patch";
+        };
+        McpChoice: {
+            type: "mcp";
+            server_label: string;
+            name?: string | null;
+        };
+        CodeInterpreterChoice: {
+            type: "code_interpreter" | "container" | "file_search" | "image_generation" | "web_search" | "web_search_2025_08_26" | "web_search_preview" | "web_search_preview_2025_03_11";
+        };
+        AllowedToolsChoice: {
+            type: "allowed_tools";
+            mode: "auto" | "required";
+            tools: (components["schemas"]["FunctionChoice"] | components["schemas"]["CustomChoice"] | components["schemas"]["ToolSearchChoice"] | components["schemas"]["McpChoice"] | components["schemas"]["CodeInterpreterChoice"] | {
+                type: "namespace";
+                name: string;
+            })[];
+        };
+        TextFormat: components["schemas"]["TextOutputFormat"] | components["schemas"]["JsonObjectOutputFormat"] | components["schemas"]["JsonSchemaOutputFormat"];
+        TextOutputFormat: {
+            type: "text";
+        };
+        JsonObjectOutputFormat: {
+            type: "json_object";
+        };
+        JsonSchemaOutputFormat: {
+            type: "json_schema";
+            name: string;
+            schema: {
+                [key: string]: unknown;
+            };
+            description?: string | null;
+            strict?: boolean | null;
+        };
+        ReasoningEffort: "none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";
         Limits: {
             models?: string[] | null;
             requests_per_minute?: number | null;
@@ -191,6 +239,44 @@ export interface components {
             first_id: string | null;
             last_id: string | null;
             has_more: boolean;
+        };
+        ResponsePrompt: {
+            object: "response.prompt";
+            server: string | null;
+            model: string;
+            messages: {
+                [key: string]: unknown;
+            }[] | null;
+            tools: {
+                [key: string]: unknown;
+            }[];
+            parameters: {
+                temperature: number;
+                top_p: number;
+                presence_penalty: number;
+                frequency_penalty: number;
+                top_logprobs: number;
+                max_output_tokens: number | null;
+                max_tool_calls: number | null;
+                parallel_tool_calls: boolean;
+                tool_choice: components["schemas"]["ToolChoice"];
+                text: {
+                    format: components["schemas"]["TextFormat"];
+                    verbosity: "low" | "medium" | "high";
+                };
+                reasoning: {
+                    effort: components["schemas"]["ReasoningEffort"] | null;
+                    summary: "auto" | "concise" | "detailed" | null;
+                    context?: "auto" | "current_turn" | "all_turns";
+                } | null;
+                truncation: "auto" | "disabled";
+                chat_template_kwargs?: {
+                    [key: string]: unknown;
+                };
+            };
+            rendered: string | null;
+            rendered_by: "model_server" | "gateway" | null;
+            raw: boolean;
         };
         ListedResponse: {
             id: string;
@@ -522,6 +608,19 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type ToolChoice = components['schemas']['ToolChoice'];
+export type NamedToolChoice = components['schemas']['NamedToolChoice'];
+export type FunctionChoice = components['schemas']['FunctionChoice'];
+export type CustomChoice = components['schemas']['CustomChoice'];
+export type ToolSearchChoice = components['schemas']['ToolSearchChoice'];
+export type McpChoice = components['schemas']['McpChoice'];
+export type CodeInterpreterChoice = components['schemas']['CodeInterpreterChoice'];
+export type AllowedToolsChoice = components['schemas']['AllowedToolsChoice'];
+export type TextFormat = components['schemas']['TextFormat'];
+export type TextOutputFormat = components['schemas']['TextOutputFormat'];
+export type JsonObjectOutputFormat = components['schemas']['JsonObjectOutputFormat'];
+export type JsonSchemaOutputFormat = components['schemas']['JsonSchemaOutputFormat'];
+export type ReasoningEffort = components['schemas']['ReasoningEffort'];
 export type Limits = components['schemas']['Limits'];
 export type Usage = components['schemas']['Usage'];
 export type File = components['schemas']['File'];
@@ -531,6 +630,7 @@ export type VectorStoreFile = components['schemas']['VectorStoreFile'];
 export type ApiKey = components['schemas']['ApiKey'];
 export type Configuration = components['schemas']['Configuration'];
 export type AuditLog = components['schemas']['AuditLog'];
+export type ResponsePrompt = components['schemas']['ResponsePrompt'];
 export type ListedResponse = components['schemas']['ListedResponse'];
 export type Run = components['schemas']['Run'];
 export type RequestSummary = components['schemas']['RequestSummary'];

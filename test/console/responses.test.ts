@@ -54,13 +54,12 @@ describe("stored responses", () => {
     await rows.getByRole("link", { name: "Plans for the summer" }).waitFor();
     const cost = (await ferry.getByRole("cell").last().textContent())?.trim();
     await page.getByLabel("Words").fill("ferry");
-    await page.getByRole("button", { name: "Search" }).click();
+    await page.getByRole("button", { name: "Show", exact: true }).click();
     await eventually(async () => (await rows.count()) === 1);
     expect(new URL(page.url()).hash).toBe("#/responses?query=ferry");
     await page.getByRole("link", { name: "Clear" }).click();
     await eventually(async () => (await rows.count()) === 4);
     await page.getByLabel("Status").selectOption("incomplete");
-    await page.getByRole("button", { name: "Search" }).click();
     await eventually(async () => (await rows.count()) === 1);
     await page.goto(`${rig.gateway.url}/#/responses?metadata=team%3Dtravel`);
     await eventually(async () => (await rows.count()) === 1);
@@ -99,14 +98,12 @@ describe("stored responses", () => {
     expect(figures).toMatch(/Model server\s*\S+.*Took\s*\d[\d.]* (ms|s|min).*First token after/s);
     // This model has no price.
     expect(figures).not.toContain("Cost");
-    const messages = [{ role: "system", content: "Answer like a pirate." }];
-    const tools = [{ type: "function", function: { name: "get_weather" } }];
-    const prompt = { object: "response.prompt", server: "vllm", model: "simulator-reasoning", messages, tools };
-    await page.route(`**/v1/responses/${id}/prompt`, (route) => route.fulfill({ json: { ...prompt, rendered: null } }));
     await page.getByText("What the model got").click();
     const got = page.locator("details").filter({ hasText: "What the model got" });
     await got.getByText("Answer like a pirate.").first().waitFor();
     await got.getByText("1 tool: get_weather").waitFor();
+    await got.getByText("What is the weather in Lisbon? Use get_weather.").first().waitFor();
+    await got.getByText(/^<\|tools\|>.*<\|system\|>\sAnswer like a pirate/s).waitFor();
     await expectAccessible(page);
     await expectUsable(page);
     expectClean();

@@ -113,7 +113,7 @@ export function drawChart(
         {},
         ...order.map((index): uPlot.Series => {
           const colour = () => colourOf(index);
-          if (!isStacked) return { stroke: colour, width: 2 };
+          if (!isStacked) return { stroke: colour, width: 2, points: { size: 5, fill: colour, filter: alone } };
           const paths = uPlot.paths.bars?.({ size: [0.8, 60] });
           return { stroke: colour, fill: colour, width: 0, paths, points: { show: false } };
         }),
@@ -131,6 +131,13 @@ export function drawChart(
     });
   }
   return { redraw: () => plot.redraw(), fit: () => plot.setSize(size()), remove: () => plot.destroy() };
+}
+
+/** The points that have none beside them: no line goes through them. */
+function alone({ data }: uPlot, series: number) {
+  const values = data[series] ?? [];
+  const has = (index: number) => values[index] != null;
+  return [...values.keys()].filter((index) => has(index) && !has(index - 1) && !has(index + 1));
 }
 
 /** The times that have a label: round ones of this browser's zone, and days of UTC. */

@@ -12,7 +12,7 @@ import { figures } from "./list-and-one.ts";
 import { LongText } from "./long-text.ts";
 import { PromptView } from "./prompt-view.ts";
 import { RawMessages } from "./raw-messages.ts";
-import { ResponsesList } from "./responses-list.ts";
+import { responsesList } from "./responses-list.ts";
 import { cancel, follow } from "./sending.ts";
 import { listsResponses } from "./session.ts";
 import { linkButton } from "./share.ts";
@@ -35,7 +35,7 @@ const LISTED_AGAIN_MS = 300;
 
 export function lookView(section: HTMLElement): View {
   let looked: Looked | undefined;
-  const list = new ResponsesList();
+  const list = responsesList();
   function open(event: Event) {
     event.preventDefault();
     const field = section.querySelector("#response-id") as HTMLInputElement | null;
@@ -50,7 +50,7 @@ export function lookView(section: HTMLElement): View {
         <form class="look-up" @submit=${open}>
           <label class="unseen" for="response-id">Id of a response</label>
           <input dir="auto" id="response-id" placeholder="resp_…" spellcheck="false" autocomplete="off" .value=${id} />
-          <button type="submit">Show</button>
+          <button type="submit">Open</button>
         </form>
         ${looked?.element ?? list.element}
       `,
@@ -67,10 +67,10 @@ export function lookView(section: HTMLElement): View {
       }
       draw(id);
       if (id === "") list.show(query);
-      else list.hide();
+      else list.hide?.();
     },
     hide() {
-      list.hide();
+      list.hide?.();
       // A response that runs is looked at anew when it is shown again.
       looked?.leave();
     },

@@ -1,7 +1,8 @@
 import { html, nothing } from "lit-html";
 import type { RequestList } from "../api-types.d.ts";
+import { filterLink } from "./filter-link.ts";
 import { count, duration, moment, money } from "./format.ts";
-import { requestsQuery } from "./request-filters.ts";
+import { LONG_WAIT_MS, requestsQuery } from "./request-filters.ts";
 import type { Resource } from "./resource.ts";
 import { sectionOf } from "./resource.ts";
 import { session } from "./session.ts";
@@ -46,8 +47,8 @@ const REQUESTS: Resource<RequestSummary> = {
     ],
     ["Status", outcomeTemplate],
     ["Took", timesTemplate, "number"],
-    ["Tenant and key", ({ tenant, api_key_id: key }) => filterLinks({ tenant }, { api_key_id: key })],
-    ["Model and server", ({ model, server }) => filterLinks({ model }, { server })],
+    ["Tenant and key", ({ tenant, api_key_id: key }) => filterLinks(["tenant", tenant], ["api_key_id", key])],
+    ["Model and server", ({ model, server }) => filterLinks(["model", model], ["server", server])],
     ["Tokens and cost", usageTemplate, "number"],
   ],
 };
@@ -57,16 +58,10 @@ export function requestsSection(element: HTMLElement): Section {
   return sectionOf(REQUESTS)(element);
 }
 
-/** A value, and below it another, as links to those of the shown requests that have it. */
-function filterLinks(first: Record<string, string | null>, second: Record<string, string | null>) {
-  const link = (filter: Record<string, string | null>) =>
-    Object.entries(filter).map(([name, value]) => {
-      const query = new URLSearchParams(location.hash.split("?")[1]);
-      query.set(name, value ?? "");
-      return value ? html`<a href=${`#/operate/requests?${query}`} dir="auto">${value}</a>` : undefined;
-    });
-  const [below] = link(second);
-  return html`${link(first)[0] ?? "–"} ${below ? html`<p class="note">${below}</p>` : nothing}`;
+/** A value, and below it another. */
+function filterLinks(...values: [name: string, value: string | null][]) {
+  const [first, second] = values.map(([name, value]) => (value ? filterLink(name, value) : undefined));
+  return html`${first ?? "–"} ${second ? html`<p class="note">${second}</p>` : nothing}`;
 }
 
 /** A root key alone has no responses to open. */
@@ -88,8 +83,8 @@ function outcomeTemplate({ status, http_status: http, error, attempts }: Request
 function timesTemplate({ duration_ms: took, first_token_ms: first, ...waits }: RequestSummary) {
   const { waited_ms: waited, queued_ms: queued } = waits;
   return html`${duration(took)} ${first === null ? nothing : html`<p class="note">first token ${duration(first)}</p>`}
-    ${waited > 0 ? html`<p class="note waited">waited for its conversation ${duration(waited)}</p>` : nothing}
-    ${queued > 0 ? html`<p class="note waited">waited in the queue ${duration(queued)}</p>` : nothing}`;
+    ${waited >= LONG_WAIT_MS ? html`<p class="note waited">waited for its conversation ${duration(waited)}</p>` : nothing}
+    ${queued >= LONG_WAIT_MS ? html`<p class="note waited">waited in the queue ${duration(queued)}</p>` : nothing}`;
 }
 
 function usageTemplate({ usage, cost_usd: cost }: RequestSummary) {

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import type { ResponsePrompt } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 import { faultNotice, messageOf } from "./dialogs.ts";
 import { count } from "./format.ts";
@@ -12,7 +13,7 @@ export class PromptView {
   element = document.createElement("details");
   #id: string;
   #fault = "";
-  #prompt: ApiObject | undefined;
+  #prompt: ResponsePrompt | undefined;
   #inner = document.createElement("div");
   /** The elements of its long texts. */
   #texts: { messages: HTMLElement; tools: HTMLElement; rendered: HTMLElement } | undefined;
@@ -31,7 +32,7 @@ export class PromptView {
     this.#fault = "";
     this.#draw();
     try {
-      const prompt = await callJson(`/v1/responses/${encodeURIComponent(this.#id)}/prompt`);
+      const prompt: ResponsePrompt = await callJson(`/v1/responses/${encodeURIComponent(this.#id)}/prompt`);
       this.#texts = {
         messages: new RawMessages(prompt.messages ?? []).element,
         tools: longJson(prompt.tools, "tools.json"),
@@ -52,21 +53,21 @@ export class PromptView {
     );
   }
 
-  #template({ server, model, messages, tools, parameters, rendered, rendered_by: by, raw }: ApiObject) {
-    const values = Object.entries(parameters ?? {}).filter(([, value]) => value != null);
+  #template({ server, model, messages, tools, parameters, rendered, rendered_by: by, raw }: ResponsePrompt) {
+    const values = Object.entries(parameters).filter(([, value]) => value != null);
     const { messages: list, tools: offered, rendered: text } = this.#texts ?? {};
     return html`
       ${figures([
-        ["Model", model ?? "–"],
+        ["Model", model],
         ["Model server", server ?? "–"],
         ...values.map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)] as const),
       ])}
       <h3>Messages</h3>
-      <p class="note">${raw ? "As they were kept with the response." : "Made again from what is stored, as the model server was sent them."}</p>
-      ${messages?.length ? list : html`<p class="note">They cannot be made again.</p>`}
+      <p class="note">${raw ? "As they were kept with the response." : "As the model server was sent them first, made again from what is stored."}</p>
+      ${messages?.length ? list : html`<p class="note">They cannot be made again: the response runs, or a part of its history was deleted.</p>`}
       <h3>Tools</h3>
-      ${tools?.length ? html`<details><summary>${count(tools.length)} ${tools.length === 1 ? "tool" : "tools"}: ${tools.map(nameOf).join(", ")}</summary>${offered}</details>` : html`<p class="note">None.</p>`}
-      ${rendered ? html`<h3>The prompt as text</h3><p class="note">${by ? `Rendered by ${by}.` : nothing}</p><div class="part code">${text}</div>` : nothing}
+      ${tools.length > 0 ? html`<details><summary>${count(tools.length)} ${tools.length === 1 ? "tool" : "tools"}: ${tools.map(nameOf).join(", ")}</summary>${offered}</details>` : html`<p class="note">None.</p>`}
+      ${rendered ? html`<h3>The prompt as text</h3><p class="note">${by === "gateway" ? "Rendered by this gateway." : "Rendered by the model server, with its chat template."}</p><div class="part code">${text}</div>` : nothing}
     `;
   }
 }

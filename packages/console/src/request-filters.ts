@@ -1,5 +1,8 @@
 /** The filters of *Requests*, and the address that has them: `#/operate/requests?tenant=…&status=…`. */
 
+/** Shorter waits are not told in lists. Milliseconds. */
+export const LONG_WAIT_MS = 100;
+
 export interface RequestFilters {
   tenant?: string;
   api_key_id?: string;
@@ -40,6 +43,6 @@ export function requestsQuery(query: Record<string, string>): Record<string, str
  * Unix seconds.
  * @param time as `2026-11-30T05:30:00Z`
  */
-function secondsOf(time: string) {
+export function secondsOf(time: string) {
   return Math.floor(new Date(time).getTime() / 1_000) || 0;
 }

@@ -154,9 +154,11 @@ export class ResourceList<Item extends { id: string }> {
 
   #filtersTemplate(filters: Form) {
     const isOfChoices = filters.every((each) => "kind" in each && each.kind === "choice");
-    return html`<form class="filters" role="search" aria-label=${this.#resource.title} @submit=${this.#filter} @change=${chosen}>
+    const { title, address = "" } = this.#resource;
+    return html`<form class="filters" role="search" aria-label=${title} @submit=${this.#filter} @change=${chosen}>
       ${fieldsTemplate(filters, Object.fromEntries(this.#query), "filter")}
       ${isOfChoices ? nothing : html`<button type="submit">Show</button>`}
+      ${!isOfChoices && this.#query.size > 0 ? html`<a class="button" href=${address}>Clear</a>` : nothing}
     </form>`;
   }
 
