@@ -127,10 +127,20 @@ describe("a request that was sent", () => {
     }));
 });
 
-it("belongs to its tab, but tabs share presets of instructions", () =>
+it("belongs to its tab, but tabs share presets of model, instructions, tools and parameters", () =>
   trying(async (page, tab) => {
     const instructions = (of: Page) => of.getByLabel("Instructions");
     await instructions(page).fill("Be brief.");
+    await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
+    await page.locator("summary", { hasText: "Tools" }).click();
+    await page.getByRole("button", { name: "Add a function" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("get_weather");
+    await page.getByRole("button", { name: "Add a parameter" }).click();
+    await page.getByLabel("Parameter's name").fill("city");
+    await page.getByLabel("required").check();
+    await page.locator(".settings summary", { hasText: "More" }).click();
+    await page.getByLabel("Top p").fill("0.9");
+    await page.getByLabel("Tool choice").fill("auto");
     await page.getByRole("button", { name: "Save as a preset" }).click();
     await page.getByRole("dialog").getByLabel("Name").fill("Brief");
     await page.keyboard.press("Tab");
@@ -141,15 +151,35 @@ it("belongs to its tab, but tabs share presets of instructions", () =>
     await other.goto(page.url());
     await other.getByLabel("Preset").selectOption("Brief");
     expect(await instructions(other).inputValue()).toBe("Be brief.");
+    expect(await other.getByLabel("Model", { exact: true }).inputValue()).toBe("simulator-reasoning");
     expect(await other.getByLabel("Input", { exact: true }).inputValue()).toBe("");
     await ask(other, "in the second tab");
     await answers(other).getByText("You said: in the second tab").waitFor();
+    expect(lastPrompt(rig.gateway)).toMatchObject({
+      top_p: 0.9,
+      tool_choice: "auto",
+      tools: [
+        {
+          function: {
+            name: "get_weather",
+            parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+          },
+        },
+      ],
+    });
     await ask(page, "in the first tab");
     await answers(page).getByText("You said: in the first tab").waitFor();
     expect([await page.locator(".turn").count(), await other.locator(".turn").count()]).toEqual([1, 1]);
     await other.getByRole("button", { name: "Delete the preset" }).click();
     await other.getByRole("button", { name: "Delete", exact: true }).click();
     await other.getByLabel("Preset").waitFor({ state: "detached" });
+  }));
+
+it("offers only the hosted tools that the deployment has what they need for", () =>
+  trying(async (page) => {
+    await page.locator("summary", { hasText: "Tools" }).click();
+    await page.getByRole("button", { name: "Add an MCP server" }).waitFor();
+    expect(await page.getByText("Run by this server").count()).toBe(0);
   }));
 
 /** A proxy before the gateway that can break off, as a failing network does. */

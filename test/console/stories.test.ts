@@ -342,34 +342,59 @@ describe.each(DEVICES)("in a chat: %s", (_, options) => {
     }));
 });
 
-it("a gateway that is killed in mid-answer is told on the page, and where the answer went on", () =>
-  chatting(
-    {},
-    async (page) => {
-      await further(page, { model: "simulator?fault=stall:3" });
-      await page.getByLabel("Input", { exact: true }).fill("one two three four five six");
-      await send(page).click();
-      await page.locator(".item-answer .part").first().waitFor();
-      const restarted = rig.worker.restart();
-      await page
-        .locator(".connection")
-        .getByText(/The connection is lost. Trying again \(\d+\)/)
-        .waitFor();
-      await restarted;
-      await page
-        .locator(".connection")
-        .getByText(/Connected again after event \d+: nothing is lost, nothing is repeated./)
-        .waitFor();
-      await eventually(() => {
-        for (const request of rig.gateway.vllm.simulator.requests) request.release();
-        return page.getByText("completed", { exact: true }).isVisible();
-      });
-      expect(await onPage(page)).toEqual(["one two three four five six", "You said: one two three four five six"]);
-      await further(page, {});
-      await expectSeen(page, "and then?");
-    },
-    ["ERR_", "network error"],
-  ));
+it.each(DEVICES)(
+  "a gateway that is killed in mid-answer is told on the page, and where the answer went on: %s",
+  (_, options) =>
+    chatting(
+      options,
+      async (page) => {
+        await further(page, { model: "simulator?fault=stall:3" });
+        await page.getByLabel("Input", { exact: true }).fill("one two three four five six");
+        await send(page).click();
+        await page.locator(".item-answer .part").first().waitFor();
+        const restarted = rig.worker.restart();
+        await page
+          .locator(".connection")
+          .getByText(/The connection is lost. Trying again \(\d+\)/)
+          .waitFor();
+        await restarted;
+        await page
+          .locator(".connection")
+          .getByText(/Connected again after event \d+: nothing is lost, nothing is repeated./)
+          .waitFor();
+        await eventually(() => {
+          for (const request of rig.gateway.vllm.simulator.requests) request.release();
+          return page.getByText("completed", { exact: true }).isVisible();
+        });
+        expect(await onPage(page)).toEqual(["one two three four five six", "You said: one two three four five six"]);
+        await further(page, {});
+        await expectSeen(page, "and then?");
+      },
+      ["ERR_", "network error"],
+    ),
+);
+
+it.each(DEVICES)("a request that was slow tells why: it waited for the turn before it: %s", async (_, options) => {
+  const client = rig.gateway.client({ apiKey: KEY });
+  const { id: conversation } = await client.conversations.create();
+  const make = (input: string, model: string) => client.responses.create({ model, input, conversation });
+  const first = make("one", "simulator?fault=stall:2");
+  await eventually(() => rig.gateway.vllm.simulator.requests[0]);
+  const second = make("two", "simulator");
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  for (const request of rig.gateway.vllm.simulator.requests) request.release();
+  await first;
+  const { id } = await second;
+  await chatting(options, async (page) => {
+    await page.evaluate((hash) => (location.hash = hash), `#/chat/${id}`);
+    await page.locator(".transcript").getByText("You said: two", { exact: true }).waitFor();
+    await page.locator(".turn").last().getByRole("link", { name: "Details" }).click();
+    await page
+      .getByText(/waited for an earlier turn of its conversation/)
+      .first()
+      .waitFor();
+  });
+});
 
 it("a model server that breaks off in mid-answer is told with the answer, which has each word once", () =>
   chatting({}, async (page) => {

@@ -54,11 +54,6 @@ export function beginning(text: string, length: number) {
   return text.length > length ? `${text.slice(0, length)}…` : text;
 }
 
-/** An id by its beginning and its end, in which ids of one chat differ. */
-export function shortId(id: string) {
-  return id.length > 24 ? `${id.slice(0, 8)}…${id.slice(-10)}` : id;
-}
-
 /** Formats a text as indented JSON. A text that is not JSON, or is too long, is returned unchanged. */
 export function readableJson(text: string) {
   if (text.length > 100_000) return text;

@@ -58,7 +58,6 @@ export function settingsTemplate(state: FormState) {
       <label for="instructions">Instructions</label>
       <textarea dir="auto" id="instructions" rows="2" .value=${live(draft.instructions)} @input=${(e: Event) => set({ instructions: typedIn(e) })}></textarea>
     </div>
-    ${transportTemplate(set)}
     <div class="pair">
       <div>
         <label for="effort">Reasoning effort</label>
@@ -78,6 +77,7 @@ export function settingsTemplate(state: FormState) {
     </div>
     ${draft.format === "json_schema" ? jsonTemplate(state, set, "schema", "Schema", SCHEMA_EXAMPLE) : nothing}
     ${late?.toolsTemplate(state, set)}
+    ${transportTemplate(set)}
     ${late?.moreTemplate(state, set)}
   `;
 }
