@@ -5,11 +5,11 @@ import type { z } from "zod";
 import { type ServerState, serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
 import type { Overview } from "../contract/admin-objects.ts";
+import type { Env } from "../env.ts";
 import { addSums, HOUR, MINUTE, MINUTES_KEPT_S, NO_SUMS, type Sums } from "../store/deployment/request-log.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { askOthers, type OtherWorker } from "../store/objects/workers.ts";
 import type { overviewQuery } from "./queries.ts";
-import type { RequestsReader } from "./requests.ts";
 
 /** All requests over time, and the state of the model servers and the disk at this moment. */
 
@@ -29,11 +29,11 @@ interface OtherServers extends OtherWorker {
   serverStates(): Promise<ServerState[]>;
 }
 
-/** The overview of all tenants, or of one. Throws the 400s of a time that is too long, or too long ago for its buckets. */
+/** The overview. Throws the 400s of a time that is too long, or too long ago for its buckets. */
 export async function readOverview(
-  { boards, tenant }: RequestsReader,
+  boards: Env["BOARD"],
   config: Config,
-  { start_time: from, end_time: end, bucket_width: width, ...query }: z.output<typeof overviewQuery>,
+  { start_time: from, end_time: end, bucket_width: width }: z.output<typeof overviewQuery>,
 ): Promise<Overview> {
   const { seconds, of } = WIDTHS[width];
   const now = unixSeconds();
@@ -48,7 +48,7 @@ export async function readOverview(
     throw invalidRequest("start_time", message, "below_min_value");
   }
   const [rows, servers] = await Promise.all([
-    boards.getByName().sums({ width: of, from: first, until, tenant: tenant ?? query.tenant }),
+    boards.getByName().sums({ width: of, from: first, until }),
     allServerStates(config),
   ]);
   const byBucket = Map.groupBy(rows, ({ start }) => start - (start % seconds));

@@ -156,7 +156,6 @@ export const overviewQuery = z.object({
   start_time: time,
   end_time: time.optional(),
   bucket_width: z.enum(["1m", "5m", "1h", "1d"]).default("1h"),
-  tenant: z.string().max(64).optional(),
 });
 
 const storageGroup = z.enum(["project_id", "api_key_id"]);

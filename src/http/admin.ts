@@ -19,7 +19,7 @@ import { auditQuery, homesQuery, keysQuery, overviewQuery, requestsQuery } from 
 import { listRequests, type RequestsReader } from "../api/requests.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
-import { ROLES, type Role } from "../config/index.ts";
+import { ROLES } from "../config/index.ts";
 import { keyCache, type OtherKeys } from "../store/deployment/keys/key-cache.ts";
 import { MAX_LINE_LENGTH } from "../store/objects/rpc.ts";
 import { askOthers } from "../store/objects/workers.ts";
@@ -27,8 +27,7 @@ import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
 import { adminOf, hasBody, jsonBody, readableTenant } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
-import { byRoot, json, type Operation, ok } from "./openapi/operation.ts";
-import type { AnswerName } from "./openapi/schemas.ts";
+import { byRoot, json, ok } from "./openapi/operation.ts";
 
 /**
  * Maximum bytes of one import, a page of 200 homes, without its last file. A page ends after the file that exceeds its
@@ -172,19 +171,21 @@ export const administration = [
   endpoint("GET /v1/admin/requests", {
     summary:
       "requests that have ended, newest first, without content: a tenant's own, or with a root key all: `tenant`, `api_key_id`, `model`, `server`, `status`, `min_duration_ms`, `created_at[gte]`, `created_at[lt]`, `limit` 1–100 (20), `after`",
-    operation: byReaders("listRequests", ROLES, "RequestList"),
+    operation: {
+      ...{ id: "listRequests", group: "Administration", access: "tenant or root", counted: "read", roles: ROLES },
+      ...{ openedBy: "RESPONSE_INDEX", answers: ok("RequestList") },
+    },
     isOpen: ({ listsResponses }) => listsResponses,
     query: requestsQuery,
     handle: async (context, query) => context.json(await listRequests(requestsReader(context), query)),
   }),
   endpoint("GET /v1/admin/overview", {
     summary:
-      "requests, errors, times and tokens over time, and the state of the model servers: a tenant's own, or with a root key all: `start_time`, `end_time`, `bucket_width` `1m`\\|`5m`\\|`1h`\\|`1d`, `tenant`",
-    operation: byReaders("retrieveOverview", ROLES, "Overview"),
+      "root key: requests, errors, times and tokens of all tenants over time, and the state of the model servers: `start_time`, `end_time`, `bucket_width` `1m`\\|`5m`\\|`1h`\\|`1d`",
+    operation: byRoot(READERS, "retrieveOverview", { openedBy: "RESPONSE_INDEX", answers: ok("Overview") }),
     isOpen: ({ listsResponses }) => listsResponses,
     query: overviewQuery,
-    handle: async (context, query) =>
-      context.json(await readOverview(requestsReader(context), context.get("config"), query)),
+    handle: async (context, query) => context.json(await readOverview(context.env.BOARD, context.get("config"), query)),
   }),
   endpoint("GET /v1/organization/audit_logs", {
     summary:
@@ -194,12 +195,6 @@ export const administration = [
     handle: async (context, query) => context.json(await listAuditLog(administrator(context), query)),
   }),
 ];
-
-/** An operation of tenants, and of administrators with one of these roles, that needs the log of requests. */
-function byReaders(id: string, roles: readonly Role[], answer: AnswerName): Operation {
-  const opened = { openedBy: "RESPONSE_INDEX", answers: ok(answer) } as const;
-  return { id, group: "Administration", access: "tenant or root", counted: "read", roles, ...opened };
-}
 
 function requestsReader(context: Context<AppEnv>): RequestsReader {
   const isAdministrator = context.get("authenticated").admin !== undefined;

@@ -9,6 +9,7 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import { beginLoad } from "../crash/hand-over-load.ts";
 import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
 import { fetchAnew } from "../workerd/tools.ts";
+import { ADMIN_KEY, ROOT, sha256 } from "./key-support.ts";
 import { begin, cleanUp, deafSocket, newFolder, run, type Served, start, workerdsOf } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
@@ -74,13 +75,13 @@ describe("another process that takes the place of the serving one", () => {
   }, 120_000);
 
   it("loses and repeats no usage of three workers, which are stopped as soon as the last answer has come", async () => {
-    const variables = { ...least(), WORKERS: "3" };
+    const variables = { ...least(), WORKERS: "3", API_KEYS: `one:${sha256("key")}`, ADMIN_KEY };
     const served = await start(variables);
     let made = 0;
     let isOver = false;
     const send = async (index: number) => {
       const body = JSON.stringify({ model: "simulator", input: "Hello!", store: index % 2 === 0 });
-      const headers = { "content-type": "application/json" };
+      const headers = { "content-type": "application/json", authorization: "Bearer key" };
       while (!isOver) {
         const answer = await fetchAnew(`${served.url}/v1/responses`, { method: "POST", headers, body });
         expect(await answer.json()).toMatchObject({ status: "completed" });
@@ -95,7 +96,9 @@ describe("another process that takes the place of the serving one", () => {
     expect(await stop(served)).toBe(0);
     const next = await start(variables);
     const from = Math.floor(Date.now() / 1000) - 86_400;
-    const read = async <T>(path: string) => (await (await fetch(`${next.url}/v1/${path}`)).json()) as { data: T[] };
+    const asRoot = { headers: { authorization: `Bearer ${ROOT}` } };
+    const read = async <T>(path: string) =>
+      (await (await fetch(`${next.url}/v1/${path}`, asRoot)).json()) as { data: T[] };
     const usage = await read<{ results: { num_model_requests: number; num_errors: number }[] }>(
       `organization/usage/completions?start_time=${from}`,
     );

@@ -12,10 +12,10 @@ export const REQUEST_TABLES = [
   `CREATE TABLE requests (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, at INTEGER NOT NULL, tenant TEXT NOT NULL, key TEXT, model TEXT,
     server TEXT, status TEXT NOT NULL, ms INTEGER NOT NULL, body TEXT NOT NULL)`,
-  // The sums of a tenant's requests that began within `width` seconds from `start` (Unix seconds): `Sums` as JSON.
+  "CREATE INDEX requests_of_tenant ON requests (tenant, seq)",
+  // The sums of all requests that began within `width` seconds from `start` (Unix seconds): `Sums` as JSON.
   `CREATE TABLE sums (
-    width INTEGER NOT NULL, start INTEGER NOT NULL, tenant TEXT NOT NULL, body TEXT NOT NULL,
-    PRIMARY KEY (width, start, tenant)) WITHOUT ROWID`,
+    width INTEGER NOT NULL, start INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (width, start)) WITHOUT ROWID`,
 ];
 
 /** The sums of some requests. Times are milliseconds. */
@@ -50,7 +50,6 @@ export interface SumsQuery {
   width: typeof MINUTE | typeof HOUR;
   from: number;
   until: number;
-  tenant?: string | undefined;
 }
 
 export interface RequestQuery {
@@ -79,9 +78,6 @@ const MAX_ROWS = 100_000;
 
 /** Rows that are added between two removals of old ones. */
 const SWEEP_EVERY = 1_000;
-
-/** Most tenants with sums of their own in one time. The others have them together, under the empty name. */
-const MAX_TENANTS = 200;
 
 type Row = { seq: number; body: string };
 
@@ -118,28 +114,17 @@ export class RequestLog {
   }
 
   /** Adds to the sums of a width, each in its time. */
-  #addSums(width: number, added: readonly TenantSums[]): void {
+  #addSums(width: number, added: readonly SumsRow[]): void {
     const byStart = Map.groupBy(added, ({ start }) => start - (start % width));
     for (const [start, all] of byStart) {
-      const ofTime = "FROM sums WHERE width = ? AND start = ?";
-      const tenants = JSON.stringify(["", ...new Set(all.map(({ tenant }) => tenant))]);
-      const rows = this.#schema.rows<{ tenant: string; body: string }>(
-        `SELECT tenant, body ${ofTime} AND tenant IN (SELECT value FROM json_each(?))`,
-        ...[width, start, tenants],
+      const [row] = this.#schema.rows<{ body: string }>(
+        "SELECT body FROM sums WHERE width = ? AND start = ?",
+        width,
+        start,
       );
-      const sums = new Map(rows.map(({ tenant, body }) => [tenant, JSON.parse(body) as Sums]));
-      const [counted] = this.#schema.rows<{ count: number }>(`SELECT COUNT(*) AS count ${ofTime}`, width, start);
-      let count = counted?.count ?? 0;
-      const changed = new Set<string>();
-      for (const { tenant, sums: more } of all) {
-        const isNew = !sums.has(tenant);
-        const name = isNew && count >= MAX_TENANTS ? "" : tenant;
-        if (isNew && name !== "") count += 1;
-        sums.set(name, addSums(sums.get(name) ?? NO_SUMS, more));
-        changed.add(name);
-      }
-      const write = "INSERT OR REPLACE INTO sums (width, start, tenant, body) VALUES (?, ?, ?, ?)";
-      for (const name of changed) this.#schema.write(write, width, start, name, JSON.stringify(sums.get(name)));
+      const before = row ? (JSON.parse(row.body) as Sums) : NO_SUMS;
+      const body = JSON.stringify(all.reduce((sum, { sums }) => addSums(sum, sums), before));
+      this.#schema.write("INSERT OR REPLACE INTO sums (width, start, body) VALUES (?, ?, ?)", width, start, body);
     }
   }
 
@@ -191,23 +176,16 @@ export class RequestLog {
     return row?.seq;
   }
 
-  /** The sums of minutes or hours, of a tenant or of all. */
-  sums({ width, from, until, tenant }: SumsQuery): SumsRow[] {
-    const rows = this.#schema.rows<{ start: number; body: string }>(
-      `SELECT start, body FROM sums WHERE width = ? AND start >= ? AND start < ?${tenant === undefined ? "" : " AND tenant = ?"}
-       ORDER BY start`,
-      ...[width, from, until, ...(tenant === undefined ? [] : [tenant])],
-    );
-    const byStart = Map.groupBy(rows, ({ start }) => start);
-    return [...byStart].map(([start, all]) => {
-      return { start, sums: all.map(({ body }) => JSON.parse(body) as Sums).reduce(addSums) };
-    });
+  /** The sums of minutes or hours. */
+  sums({ width, from, until }: SumsQuery): SumsRow[] {
+    const select = "SELECT start, body FROM sums WHERE width = ? AND start >= ? AND start < ? ORDER BY start";
+    const rows = this.#schema.rows<{ start: number; body: string }>(select, width, from, until);
+    return rows.map(({ start, body }) => ({ start, sums: JSON.parse(body) as Sums }));
   }
 
-  /** Forgets a tenant. */
+  /** Forgets the requests of a tenant. The sums name none. */
   eraseTenant(tenant: string): void {
     this.#schema.write("DELETE FROM requests WHERE tenant = ?", tenant);
-    this.#schema.write("DELETE FROM sums WHERE tenant = ?", tenant);
   }
 }
 
@@ -216,18 +194,10 @@ function isShared({ transport }: RequestSummary): boolean {
   return transport === "websocket" || transport === "batch";
 }
 
-/** The sums of a tenant's requests that began in a minute. */
-interface TenantSums extends SumsRow {
-  tenant: string;
-}
-
-function sumsOf(entries: readonly RequestSummary[]): TenantSums[] {
-  const minuteOf = ({ created_at: at }: RequestSummary) => at - (at % MINUTE);
-  const groups = Map.groupBy(entries, (entry) => `${minuteOf(entry)} ${entry.tenant}`);
-  return [...groups.values()].flatMap((all) => {
-    const [first] = all;
-    return first ? [{ start: minuteOf(first), tenant: first.tenant, sums: all.reduce(withRequest, NO_SUMS) }] : [];
-  });
+/** The sums of each minute in which some of the requests began. */
+function sumsOf(entries: readonly RequestSummary[]): SumsRow[] {
+  const minutes = Map.groupBy(entries, ({ created_at: at }) => at - (at % MINUTE));
+  return [...minutes].map(([start, all]) => ({ start, sums: all.reduce(withRequest, NO_SUMS) }));
 }
 
 function withRequest(sums: Sums, entry: RequestSummary): Sums {
