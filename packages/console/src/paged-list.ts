@@ -1,6 +1,6 @@
 import { html, nothing } from "lit-html";
-import { ApiFault, callJson } from "./api.ts";
-import { faultNotice, messageWithField } from "./dialogs.ts";
+import { callJson } from "./api.ts";
+import { messageWithField } from "./dialogs.ts";
 
 const PAGE_LENGTH = 50;
 
@@ -12,8 +12,6 @@ export class PagedList<Item extends { id: string }> {
   /** The loaded items. Undefined until the first page has come. */
   items: Item[] | undefined;
   fault = "";
-  /** The HTTP status of the fault. Undefined if there is none, or no answer came. */
-  faultStatus: number | undefined;
   #source;
   #redraw;
   #hasMore = false;
@@ -65,12 +63,10 @@ export class PagedList<Item extends { id: string }> {
     try {
       await work();
       this.fault = "";
-      this.faultStatus = undefined;
     } catch (error) {
       // Nothing of another filter stands beside the fault.
       if (this.#loadedBy !== this.#filter) this.items = undefined;
       this.fault = messageWithField(error);
-      this.faultStatus = error instanceof ApiFault ? error.status : undefined;
     }
     this.#redraw();
   }
@@ -87,15 +83,9 @@ export class PagedList<Item extends { id: string }> {
   }
 
   /**
-   * The fault, and the list.
    * @param none the text of an empty list
    * @param table the template of a list that is not empty
    */
-  template(none: string, table: (items: readonly Item[]) => unknown) {
-    return html`${faultNotice(this.fault)} ${this.rows(none, table)}`;
-  }
-
-  /** The list alone, where its fault stands elsewhere. */
   rows(none: string, table: (items: readonly Item[]) => unknown) {
     const { items, fault } = this;
     const list = items && (items.length === 0 ? html`<p class="note">${none}</p>` : table(items));

@@ -78,6 +78,9 @@ export interface PagePart<Item> {
 
 const EVERY_MS = 5_000;
 
+/** A phone shows more filters than these only when they are asked for. */
+const MAX_UNFOLDED = 3;
+
 export class ResourceList<Item extends { id: string }> {
   element = document.createElement("section");
   list: PagedList<Item>;
@@ -155,11 +158,14 @@ export class ResourceList<Item extends { id: string }> {
   #filtersTemplate(filters: Form) {
     const isOfChoices = filters.every((each) => "kind" in each && each.kind === "choice");
     const { title, address = "" } = this.#resource;
-    return html`<form class="filters" role="search" aria-label=${title} @submit=${this.#filter} @change=${chosen}>
+    const form = html`<form class="filters" role="search" aria-label=${title} @submit=${this.#filter} @change=${chosen}>
       ${fieldsTemplate(filters, Object.fromEntries(this.#query), "filter")}
       ${isOfChoices ? nothing : html`<button type="submit">Show</button>`}
       ${!isOfChoices && this.#query.size > 0 ? html`<a class="button" href=${address}>Clear</a>` : nothing}
     </form>`;
+    if (filters.length <= MAX_UNFOLDED) return form;
+    const isOpen = this.#query.size > 0 || matchMedia("(min-width: 641px)").matches;
+    return html`<details class="many-filters" ?open=${isOpen}><summary>Filters</summary>${form}</details>`;
   }
 
   draw() {
