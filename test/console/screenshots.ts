@@ -7,8 +7,8 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
-import { BAD, startHooks } from "./hooks.ts";
-import { sampleBatches, sampleOperations, sampleStore, sampleTree, sampleWebhooks } from "./sample-data.ts";
+import { startHooks } from "./hooks.ts";
+import { sampleBatches, sampleOperations, sampleStore, sampleTree } from "./sample-data.ts";
 import { type ConsoleRig, KEY, KEYED, ROOT_KEY, startConsole } from "./support.ts";
 
 /** The description of a picture. */
@@ -22,29 +22,23 @@ interface Picture {
   prepare(page: Page, rig: ConsoleRig): Promise<void>;
 }
 
-const QUESTION = "What is the weather in Lisbon? Use get_weather.";
-
-/** Sends a question whose answer is a call, and sends the call's output. */
+/** Asks one of the examples, and gives the output of its call. */
 async function askForWeather(page: Page): Promise<void> {
-  await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
-  await page.getByLabel("Instructions").fill("Answer in one sentence.");
-  await page.locator("summary", { hasText: "Tools" }).click();
-  await page.getByRole("button", { name: "Put in an example" }).first().click();
-  await page.getByLabel("Input", { exact: true }).fill(QUESTION);
-  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByRole("button", { name: "A call of a function" }).click();
   await page.getByLabel("Output of get_weather").fill('{"sky": "clear", "celsius": 24}');
   await page.getByRole("button", { name: "Send output" }).click();
   await page.getByText("completed", { exact: true }).nth(1).waitFor();
 }
 
 const PICTURES: Picture[] = [
-  { name: "sign-in", at: "", prepare: (page) => page.getByRole("dialog").waitFor() },
   {
-    name: "try",
+    name: "chat",
     key: KEY,
     at: "#/chat",
-    async prepare(page) {
+    async prepare(page, rig) {
+      await sampleTree(rig);
       await askForWeather(page);
+      await page.getByRole("link", { name: "What is the weather in Lisbon?" }).first().waitFor();
       await page.evaluate("scrollTo(0, 0)");
     },
   },
@@ -55,7 +49,6 @@ const PICTURES: Picture[] = [
     async prepare(page) {
       await page.getByLabel("Model", { exact: true }).selectOption("simulator");
       await page.getByLabel("Second model").selectOption("simulator-reasoning");
-      await page.getByLabel("Instructions").fill("Answer in one sentence.");
       await page.getByLabel("Input", { exact: true }).fill("What does a small sailing boat need for a weekend?");
       await page.getByRole("button", { name: "Send", exact: true }).click();
       await page.getByText("completed", { exact: true }).nth(1).waitFor();
@@ -64,19 +57,23 @@ const PICTURES: Picture[] = [
     },
   },
   {
+    name: "map",
+    key: KEY,
+    at: "#/chat",
+    async prepare(page, rig) {
+      const { other } = await sampleTree(rig);
+      await page.evaluate(`location.hash = "#/chat/${other}"`);
+      await page.getByRole("button", { name: "Map", exact: true }).click();
+      await page.getByRole("treeitem").nth(5).waitFor();
+      await page.locator(".transcript").getByText("How is it pronounced?", { exact: true }).first().waitFor();
+      await page.evaluate("scrollTo(0, 0)");
+    },
+  },
+  {
     name: "responses",
     key: KEY,
     at: "#/responses",
-    async prepare(page, rig) {
-      const { responses, conversations } = rig.gateway.client({ apiKey: KEY });
-      const { id: conversation } = await conversations.create({ metadata: { title: "A boat for two" } });
-      const input = "What does a small sailing boat need for a weekend?";
-      await responses.create({ model: "simulator", input, conversation, metadata: { team: "harbour" } });
-      await sampleTree(rig);
-      await page.getByRole("button", { name: "Refresh" }).click();
-      await page.getByText("And in Portuguese?", { exact: true }).first().waitFor();
-      await page.getByRole("link", { name: "A boat for two" }).first().waitFor();
-    },
+    prepare: (page) => page.getByRole("row").nth(5).waitFor(),
   },
   {
     name: "look",
@@ -85,32 +82,15 @@ const PICTURES: Picture[] = [
     async prepare(page) {
       await askForWeather(page);
       await page.getByRole("link", { name: "Details", exact: true }).nth(1).click();
-      await page.getByRole("button", { name: "response.created" }).click();
-      await page.locator(".looked .item-reasoning summary").first().click();
+      await page.getByRole("heading", { name: "Where the time went" }).waitFor();
       await page.evaluate("scrollTo(0, 0)");
     },
   },
   {
-    name: "tree",
+    name: "connect",
     key: KEY,
-    at: "#/tree",
-    async prepare(page, rig) {
-      const { other } = await sampleTree(rig);
-      await page.evaluate(`location.hash = "#/tree/${other}"`);
-      await page.locator(".turn-items").getByText("You said:").waitFor();
-    },
-  },
-  {
-    name: "compare",
-    key: KEY,
-    at: "#/tree",
-    async prepare(page, rig) {
-      const { one, other } = await sampleTree(rig);
-      await page.evaluate(`location.hash = "#/tree/${one}/compare/${one}/${other}"`);
-      for (const text of ["You said: Why that one?", "You said: How is it pronounced?"]) {
-        await page.getByText(text, { exact: true }).waitFor();
-      }
-    },
+    at: "#/connect",
+    prepare: (page) => page.getByRole("heading", { name: "Connect a client" }).waitFor(),
   },
   {
     name: "files",
@@ -123,8 +103,11 @@ const PICTURES: Picture[] = [
       await page.locator("mark").first().waitFor();
     },
   },
-  operating("configuration", (page) => page.getByRole("row").first().waitFor()),
-  operating("runs", (page) => page.getByRole("row").nth(3).waitFor()),
+  operating("overview", async (page) => {
+    await page.getByRole("link", { name: "1 hour" }).or(page.getByRole("button", { name: "1 hour" })).click();
+    await page.locator(".uplot").first().waitFor();
+  }),
+  operating("requests", (page) => page.getByRole("row").nth(3).waitFor()),
   operating("keys", (page) => page.getByRole("row").nth(3).waitFor()),
   operating("usage", async (page) => {
     await page.getByLabel("Group by").selectOption({ label: "Tenant" });
@@ -138,36 +121,6 @@ const PICTURES: Picture[] = [
     async prepare(page, rig) {
       await page.evaluate(`location.hash = "#/batches/${await sampleBatches(rig)}"`);
       await page.getByText("11 of 12 answered, 1 failed").waitFor();
-    },
-  },
-  {
-    name: "decisions",
-    key: KEY,
-    at: "#/decisions",
-    async prepare(page) {
-      await page.getByRole("button", { name: "Put in an example" }).click();
-      await page.getByRole("button", { name: "Ask" }).click();
-      await page.getByRole("meter").first().waitFor();
-      await page.evaluate("scrollTo(0, 0)");
-    },
-  },
-  {
-    name: "moderation",
-    key: KEY,
-    at: "#/moderation",
-    async prepare(page) {
-      await page.getByLabel("Text").fill(`How does one commit ${BAD}?`);
-      await page.getByRole("button", { name: "Judge" }).click();
-      await page.getByRole("meter").first().waitFor();
-    },
-  },
-  {
-    name: "webhooks",
-    key: KEY,
-    at: "#/webhooks",
-    async prepare(page, rig) {
-      await page.evaluate(`location.hash = "#/webhooks/${await sampleWebhooks(rig, hooks)}"`);
-      await page.getByText("answered with 500").nth(1).waitFor();
     },
   },
 ];
@@ -199,11 +152,11 @@ const rig = await startConsole({
 const shown: Record<string, string[]> = {};
 for (const { name, key, at, prepare } of PICTURES) {
   for (const colorScheme of ["light", "dark"] as const) {
-    const options = { colorScheme, viewport: { width: 1200, height: 860 } };
+    const options = { colorScheme, viewport: { width: 1280, height: 860 } };
     const { page, close } = key === undefined ? await rig.open(at, options) : await rig.openSignedIn(key, at, options);
     await prepare(page, rig);
     await page.evaluate("document.activeElement?.blur()");
-    shown[name] = await page.getByRole("navigation").getByRole("link").allTextContents();
+    shown[name] = await page.locator(".bar nav > a, [aria-label=Sections] a").allTextContents();
     await page.screenshot({ path: join(directory, `console-${name}-${colorScheme}.png`) });
     await close();
   }
