@@ -1,12 +1,11 @@
 import { html, nothing } from "lit-html";
-import type { VectorStoreFile } from "../api-types.d.ts";
+import type { File, VectorStoreFile } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
 import { namedId } from "./cards-table.ts";
 import type { Field } from "./fields.ts";
 import { moment, size } from "./format.ts";
 import { statusTag } from "./item-view.ts";
 import type { ApiObject } from "./json.ts";
-import { LookUps } from "./look-ups.ts";
 import { ResourceList } from "./resource.ts";
 import { Uploads } from "./uploads.ts";
 
@@ -25,8 +24,9 @@ const ATTRIBUTES: Field = {
  */
 export function storeFiles(id: string, changed: () => void) {
   const path = `/v1/vector_stores/${encodeURIComponent(id)}/files`;
-  const names = new LookUps("/v1/files", () => list.draw());
-  const nameOf = (file: VectorStoreFile): string => names.get(file.id)?.filename ?? file.id;
+  /** The list does not have the names of files: each is looked up when it is first shown. */
+  const names: Map<string, string> = new Map();
+  const nameOf = ({ id: file }: VectorStoreFile): string => names.get(file) ?? lookUp(file);
   const add = (file: string, { attributes }: ApiObject, signal?: AbortSignal): Promise<VectorStoreFile> =>
     callJson(path, { body: { file_id: file, attributes }, signal });
 
@@ -52,7 +52,7 @@ export function storeFiles(id: string, changed: () => void) {
           form: [{ title: "Attributes", fields: [ATTRIBUTES] }],
           fields: () => ({ purpose: "assistants" }),
           async uploaded(file, given, signal) {
-            names.set(file.id, file);
+            names.set(file.id, file.filename);
             await add(file.id, given, signal);
           },
           ended() {
@@ -93,6 +93,17 @@ export function storeFiles(id: string, changed: () => void) {
     },
     3,
   );
+  function lookUp(file: string) {
+    names.set(file, file);
+    const known = ({ filename }: File) => {
+      names.set(file, filename);
+      list.draw();
+    };
+    // A file that is deleted keeps its id for a name.
+    callJson(`/v1/files/${encodeURIComponent(file)}`).then(known, () => {});
+    return file;
+  }
+
   return list;
 }
 
