@@ -104,7 +104,10 @@ const PICTURES: Picture[] = [
     },
   },
   operating("overview", async (page) => {
-    await page.getByRole("link", { name: "1 hour" }).or(page.getByRole("button", { name: "1 hour" })).click();
+    await page
+      .getByRole("link", { name: "1 hour" })
+      .or(page.getByRole("button", { name: "1 hour" }))
+      .click();
     await page.locator(".uplot").first().waitFor();
   }),
   operating("requests", (page) => page.getByRole("row").nth(3).waitFor()),
