@@ -275,7 +275,7 @@ export interface components {
                 };
             };
             rendered: string | null;
-            rendered_by: "model_server" | "gateway" | null;
+            rendered_by: string | null;
             raw: boolean;
         };
         ListedResponse: {

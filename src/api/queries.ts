@@ -116,6 +116,9 @@ export const keysQuery = z.object({
   after: z.string().max(MAX_ID_LENGTH).optional(),
 });
 
+/** The query of an endpoint that shows an administrator something of a tenant. */
+export const tenantQuery = z.object({ tenant: z.string().max(64).optional() });
+
 /** The query of a tenant's webhook endpoints, and of what was delivered to one. */
 export const endpointsQuery = z.object({ limit, after: z.string().max(MAX_ID_LENGTH).optional() });
 

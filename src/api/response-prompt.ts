@@ -58,7 +58,9 @@ export async function promptOf(caller: Caller, address: TurnAddress): Promise<Re
     messages: (raw as Record<string, unknown>[] | undefined) ?? messages,
     tools: tools ?? head.tools,
     parameters: { ...parametersOf(head), ...(variables && { chat_template_kwargs: variables }) },
-    ...(await renderedBy(made, model, raw, signal)),
+    ...(await renderedBy(made, raw, signal, () =>
+      model?.engine === "harmony" ? "gateway" : access.upstream.server.config.name,
+    )),
     raw: raw !== undefined,
   };
 }
@@ -105,20 +107,20 @@ function partsIn(parts: readonly PromptPart[] | undefined) {
   return { tools: of("tool"), messages: of("input") ?? null, variables: isChat ? of("effort")?.[0] : undefined };
 }
 
-/** The rendered prompt. That of kept raw messages with their tokens is in them. */
+/** The rendered prompt, and who renders it (`by`). That of kept raw messages with their tokens is in them. */
 async function renderedBy(
   made: Made | undefined,
-  model: Model | undefined,
   raw: readonly object[] | undefined,
   signal: AbortSignal,
+  by: () => string,
 ): Promise<Pick<ResponsePrompt, "rendered" | "rendered_by">> {
   const [first] = raw ?? [];
   if (first && "tokens" in first && "message" in first && typeof first.message === "string") {
-    return { rendered: first.message, rendered_by: "model_server" };
+    return { rendered: first.message, rendered_by: by() };
   }
   const text = made && (await textOf(made, signal).catch(() => undefined));
   if (text === undefined) return { rendered: null, rendered_by: null };
-  return { rendered: text, rendered_by: model?.engine === "harmony" ? "gateway" : "model_server" };
+  return { rendered: text, rendered_by: by() };
 }
 
 async function textOf({ engine, prompt }: Made, signal: AbortSignal): Promise<string | undefined> {

@@ -1,4 +1,5 @@
 import { once } from "@responses-edge/responses-api/items/shapes";
+import { responseSchemas } from "@responses-edge/responses-api/response";
 import { z } from "zod";
 import { grants } from "./grants.ts";
 
@@ -40,6 +41,18 @@ export const runObject = once(() =>
     events: count.nullable(),
   }),
 );
+
+/** A stored response for the operator, without its content. */
+export const responseDetails = once(() => {
+  const { ResponseObject, Timing } = responseSchemas();
+  return ResponseObject.pick({ id: true, created_at: true, status: true, model: true, error: true }).extend({
+    object: z.literal("response.details"),
+    tenant: text,
+    timing: Timing.nullable().describe("Null while the response is in progress."),
+    upstream_error: text.nullable().describe("The model server's own text of the last failure of its own."),
+  });
+});
+export type ResponseDetails = z.output<ReturnType<typeof responseDetails>>;
 
 /** How a request has ended: as its response has, or `refused`, without any. */
 export const REQUEST_STATUSES = ["completed", "failed", "incomplete", "cancelled", "refused"] as const;

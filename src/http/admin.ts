@@ -15,8 +15,9 @@ import {
 } from "../api/keys.ts";
 import { cancelLiveRun, type LiveRuns, listLiveRuns } from "../api/live-runs.ts";
 import { readOverview } from "../api/overview.ts";
-import { auditQuery, homesQuery, keysQuery, overviewQuery, requestsQuery } from "../api/queries.ts";
+import { auditQuery, homesQuery, keysQuery, overviewQuery, requestsQuery, tenantQuery } from "../api/queries.ts";
 import { listRequests, type RequestsReader } from "../api/requests.ts";
+import { responseDetailsOf } from "../api/response-details.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
 import { ROLES } from "../config/index.ts";
@@ -178,6 +179,16 @@ export const administration = [
     isOpen: ({ listsResponses }) => listsResponses,
     query: requestsQuery,
     handle: async (context, query) => context.json(await listRequests(requestsReader(context), query)),
+  }),
+  endpoint("GET /v1/admin/responses/:id", {
+    summary:
+      "root key: the times of a stored response of `tenant`, and the model server's own text of its failure; never its content",
+    operation: byRoot(ROLES, "retrieveResponseDetails", { answers: ok("ResponseDetails"), errors: [400] }),
+    query: tenantQuery,
+    handle: async (context, { tenant }) => {
+      const asked = adminOf(context).tenant ?? tenant;
+      return context.json(await responseDetailsOf(context.env, asked, context.req.param("id")));
+    },
   }),
   endpoint("GET /v1/admin/overview", {
     summary:

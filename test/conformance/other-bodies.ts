@@ -65,8 +65,8 @@ export function deletionViolations(body: Record<string, unknown>, url: URL): str
 
 /** The shape of a body by its `object`; undefined when the object is unknown. */
 export function objectViolations(body: Record<string, unknown>): string[] | undefined {
-  // OpenAI has no prompts of responses. The API's description has them.
-  if (body.object === "response.prompt") return [];
+  // OpenAI has neither. The description of the API has both.
+  if (body.object === "response.prompt" || body.object === "response.details") return [];
   const root = typeof body.object === "string" ? BY_OBJECT[body.object] : undefined;
   if (!root) return undefined;
   const items = root === "CompactedResponse" && Array.isArray(body.output) ? body.output : [];

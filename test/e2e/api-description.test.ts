@@ -387,6 +387,9 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
     send("GET", "/v1/admin/requests?limit=100"),
     send("GET", "/v1/admin/requests?limit=100&status=refused"),
   ],
+  "GET /v1/admin/responses/{id}": () => [
+    newResponse().then((id) => send("GET", `/v1/admin/responses/${id}?tenant=acme`)),
+  ],
   "GET /v1/admin/overview": () => [
     send("GET", `/v1/admin/overview?start_time=${Math.floor(Date.now() / 1000) - 600}&bucket_width=1m`),
   ],

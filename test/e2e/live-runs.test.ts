@@ -285,6 +285,28 @@ describe("the log of requests", () => {
     expect(own.data.every(({ error }) => error?.upstream === null)).toBe(true);
   });
 
+  it("leads to the times of a response, and to the model server's own text, which its tenant does not get", async () => {
+    const key = await makeKey(gateway, newTenant());
+    const client = gateway.client({ apiKey: key.value, maxRetries: 0 });
+    const input = unique("A secret");
+    const run = await client.responses.create({ model: "simulator?fault=error:5", input, background: true });
+    const { error } = await ended({ openai: client, vllm: gateway.vllm }, run.id);
+    const path = `/v1/admin/responses/${run.id}`;
+    const answer = await (await call(gateway, "GET", `${path}?tenant=${key.tenant}`)).text();
+    expect(JSON.parse(answer)).toMatchObject({
+      ...{ object: "response.details", id: run.id, tenant: key.tenant, status: "failed", error },
+      ...{ upstream_error: "Simulated fault.", timing: { rounds: [{ server: "gpu-1", error: "upstream_error" }] } },
+    });
+    expect(answer).not.toContain(input);
+    const seen = await client.get(`/responses/${run.id}?include[]=timing`);
+    expect(seen).toMatchObject({ timing: { rounds: [{ server: "gpu-1" }] } });
+    expect(JSON.stringify(seen)).not.toContain("Simulated fault.");
+    await expectError(await call(gateway, "GET", path), { status: 400, param: "tenant" });
+    await expectError(await call(gateway, "GET", `${path}?tenant=another`), { status: 404 });
+    const denied = await call(gateway, "GET", `${path}?tenant=${key.tenant}`, undefined, key.value);
+    await expectError(denied, { status: 403, code: "insufficient_permissions" });
+  });
+
   it("has pages and filters", async () => {
     const key = await makeKey(gateway, newTenant());
     const client = gateway.client({ apiKey: key.value, maxRetries: 0 });

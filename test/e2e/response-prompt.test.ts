@@ -36,7 +36,7 @@ describe("the prompt of a response", () => {
     const first = sent();
     const prompt = await promptOf(id);
     expect(prompt).toMatchObject({
-      ...{ object: "response.prompt", server: "vllm", model: "simulator", rendered_by: "model_server", raw: false },
+      ...{ object: "response.prompt", server: "vllm", model: "simulator", rendered_by: "vllm", raw: false },
       ...first,
       parameters: { temperature: 0.25, max_output_tokens: 50, tool_choice: "none" },
     });

@@ -63,7 +63,14 @@ import { addItemsBody, conversationBody } from "../../api/conversations.ts";
 import { LIMITED_BECAUSE } from "../../api/health.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { metadataBody } from "../../api/responses.ts";
-import { apiKeyObject, importedTenant, overview, requestSummary, runObject } from "../../contract/admin-objects.ts";
+import {
+  apiKeyObject,
+  importedTenant,
+  overview,
+  requestSummary,
+  responseDetails,
+  runObject,
+} from "../../contract/admin-objects.ts";
 import { grants } from "../../contract/grants.ts";
 import { DISK_STATES } from "../../store/objects/process-state.ts";
 import { upstreamHealth } from "./upstream-health.ts";
@@ -88,7 +95,7 @@ export function answerSchemas() {
   const message = z.object({ type: text, code: text.nullable(), message: text, param: text.nullable() });
   const usage = usageSchemas();
 
-  const { Usage, ToolUsage, ResponseObject } = responseSchemas();
+  const { Usage, ToolUsage, Timing, ResponseObject } = responseSchemas();
   const ResponseStreamEvent = eventSchemas(ResponseObject, items.OutputItem);
 
   const page = <Item extends z.ZodType>(item: Item) =>
@@ -124,6 +131,7 @@ export function answerSchemas() {
     ...items,
     Usage,
     ToolUsage,
+    ResponseTiming: Timing,
     ResponseObject,
     ResponseStreamEvent,
     DeletedResponse: deleted("response.deleted"),
@@ -205,6 +213,7 @@ export function answerSchemas() {
     Run,
     RunList: page(Run),
     RequestSummary: requestSummary(),
+    ResponseDetails: responseDetails(),
     RequestList: page(requestSummary()),
     Overview: overview(),
     CancelledRun: Run.pick({ object: true, id: true, tenant: true }).extend({ status: text }),

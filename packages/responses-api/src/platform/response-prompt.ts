@@ -33,9 +33,9 @@ export const responsePrompt = once(() =>
       .extend({ chat_template_kwargs: z.looseObject({}).optional() }),
     rendered: z.string().nullable().describe("The prompt as the model gets it; null if nobody can render it now."),
     rendered_by: z
-      .enum(["model_server", "gateway"])
+      .string()
       .nullable()
-      .describe("A model server's chat template, or this gateway, which renders the prompts of gpt-oss."),
+      .describe("The model server by whose chat template; `gateway` for prompts of gpt-oss, which are rendered here."),
     raw: z.boolean().describe("The messages are the raw ones that `enable_response_messages` has kept."),
   }),
 );
