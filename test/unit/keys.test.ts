@@ -153,6 +153,21 @@ describe("an estimate of tokens", () => {
 
 const hour = (no: number) => no * 3_600_000;
 
+it("usage has rows of at most a hundred models that nothing has used", async () => {
+  await runInDurableObject(emptyObject(), (_, { storage }) => {
+    const usage = new UsageStore(new Schema(storage, QUOTA_TABLES));
+    const entry = { requests: 0, input: 0, cached: 0, output: 0, cost: 0 };
+    const ended = { errors: 1, ms: 0, durations: {}, firstTokens: {} };
+    for (let no = 0; no < 300; no += 1) usage.add("key_1", [{ ...entry, model: `m${no}`, ended }], hour(1), hour(9));
+    usage.add("key_1", [{ ...entry, model: "real", requests: 1 }], hour(1), hour(9));
+    usage.add("key_1", [{ ...entry, model: "real", ended }], hour(1), hour(9));
+    const rows = usage.read({ from: 0, until: hour(2) });
+    expect(rows.length).toBe(102);
+    const errors = Object.fromEntries(rows.map((row) => [row.model, row.ended?.errors]));
+    expect([errors.m0, errors.other, errors.real]).toEqual([1, 200, 1]);
+  });
+});
+
 it("usage drops old rows, but not vector stores' present sizes", async () => {
   await runInDurableObject(emptyObject(), (_, { storage }) => {
     const usage = new UsageStore(new Schema(storage, QUOTA_TABLES));

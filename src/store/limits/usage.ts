@@ -29,8 +29,9 @@ export interface UsageQuery {
 export const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Most models with rows in one hour. Clients may invent any number of names. */
+/** Most models with rows in one hour, and most before one that was never used gets no row: clients may invent any number of names. */
 const MAX_MODELS = 1_000;
+const MAX_UNUSED_MODELS = 100;
 const MAX_NAME_LENGTH = 256;
 
 /** Most rows of one answer. */
@@ -65,7 +66,7 @@ export class UsageStore {
     if (entries.length === 0) return;
     const start = Math.floor(now / HOUR_MS) * HOUR_MS;
     for (const { kind = "completions", requests, input, cached, output, units = 0, cost, ...entry } of entries) {
-      const row = [start, key, kind, this.#nameOf(entry.model, start)];
+      const row = [start, key, kind, this.#nameOf(entry.model, start, requests > 0 ? MAX_MODELS : MAX_UNUSED_MODELS)];
       const { errors, ms, durations, firstTokens } = this.#endedIn(row, entry.ended);
       this.#schema.write(
         `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost, errors, ms, durations, first_tokens)
@@ -139,7 +140,7 @@ export class UsageStore {
     });
   }
 
-  #nameOf(model: string, start: number): string {
+  #nameOf(model: string, start: number, maxModels: number): string {
     if (this.#models?.start !== start) {
       const rows = this.#schema.rows<{ model: string }>("SELECT DISTINCT model FROM used WHERE start = ?", start);
       this.#models = { start, names: new Set(rows.map((row) => row.model)) };
@@ -147,7 +148,7 @@ export class UsageStore {
     const { names } = this.#models;
     const name = model.slice(0, MAX_NAME_LENGTH);
     if (names.has(name)) return name;
-    if (names.size >= MAX_MODELS) return OTHER_MODELS;
+    if (names.size >= maxModels) return OTHER_MODELS;
     names.add(name);
     return name;
   }
