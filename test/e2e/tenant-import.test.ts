@@ -107,7 +107,7 @@ async function fill(client: OpenAI) {
 /** All bytes that the API gives a client for it. */
 async function seen({ baseURL, apiKey }: OpenAI, { responses, runs, conversation }: Awaited<ReturnType<typeof fill>>) {
   const paths = [
-    ...responses.flatMap((id) => [`/responses/${id}`, `/responses/${id}/input_items?order=asc`]),
+    ...responses.flatMap((id) => [`/responses/${id}?include[]=timing`, `/responses/${id}/input_items?order=asc`]),
     ...runs.flatMap((id) => [`/responses/${id}?stream=true`, `/responses/${id}?stream=true&starting_after=3`]),
     `/conversations/${conversation.id}`,
     `/conversations/${conversation.id}/items?limit=100`,
