@@ -129,6 +129,8 @@ export async function sampleOperations(rig: ConsoleRig): Promise<void> {
   for (const { tenant, name, limits, share } of TENANTS) {
     const key = await makeKey(gateway, tenant, { ...limits }, { name });
     await create(gateway, key);
+    await create(gateway, key, { model: "simulator?fault=http:500" });
+    await create(gateway, key, { model: "simulator-reasoning", input: "Compare three boats." });
     await create(gateway, key, { model: "simulator?words=400&fault=stall:120", background: true });
     await eventually(() => usageOf(gateway, key));
     useForADay(rig, tenant, key.id, share);
@@ -137,6 +139,7 @@ export async function sampleOperations(rig: ConsoleRig): Promise<void> {
     const runs = await ask<{ data: object[] }>(gateway, "GET", "/v1/admin/runs");
     return runs.data.length === TENANTS.length;
   });
+  requestsForADay(rig);
 }
 
 /** Writes invented usage of the last day, with more by day than by night. */
@@ -154,6 +157,34 @@ function useForADay({ gateway }: ConsoleRig, tenant: string, key: string, share:
       ...[hour % 3, (requests ?? 0) * 1_800],
       ...[1_500 + 60 * hour, 240 + 9 * hour].map((ms) => JSON.stringify(withDuration({}, ms))),
     );
+  }
+}
+
+/** Writes invented requests of the last day into the sums of the log: few at night, and some that end with an error. */
+function requestsForADay({ worker }: ConsoleRig): void {
+  const now = Math.floor(Date.now() / 300_000) * 300;
+  const board = objectId("board", uniqueKeyOf("Board"));
+  // The simulator is faster than any model.
+  worker.boards.exec(board, "DELETE FROM sums");
+  for (let ago = 0; ago < 288; ago += 1) {
+    const start = now - ago * 300;
+    const load = 1.2 + Math.sin(((start / 3_600 - 9) / 12) * Math.PI);
+    const [requests, slow] = [Math.round(40 * load) + (ago % 7), 1 + 0.3 * Math.sin(ago / 9)];
+    const durations = [900, 950, 1_000, 4_000].map((ms) => ms * load * slow);
+    const sums = {
+      ...{
+        requests,
+        errors: ago % 60 < 4 ? 12 : ago % 5 === 0 ? 1 : 0,
+        input: requests * 1_800,
+        output: requests * 240,
+      },
+      ...{ generated: requests * 240, generatingMs: Math.round(requests * 3_000 * slow) },
+      durations: durations.reduce(withDuration, {}),
+      firstTokens: durations.map((ms) => ms / 9).reduce(withDuration, {}),
+      byStatus: { completed: requests },
+    };
+    const sql = "INSERT OR REPLACE INTO sums (width, start, body) VALUES (60, ?, ?)";
+    worker.boards.exec(board, sql, start, JSON.stringify(sums));
   }
 }
 

@@ -104,13 +104,10 @@ const PICTURES: Picture[] = [
     },
   },
   operating("overview", async (page) => {
-    await page
-      .getByRole("link", { name: "1 hour" })
-      .or(page.getByRole("button", { name: "1 hour" }))
-      .click();
-    await page.locator(".uplot").first().waitFor();
+    await page.locator(".u-over").nth(3).waitFor();
+    await page.locator(".u-over").nth(1).hover();
   }),
-  operating("requests", (page) => page.getByRole("row").nth(3).waitFor()),
+  operating("requests", (page) => page.getByText("Simulated fault.").first().waitFor()),
   operating("keys", (page) => page.getByRole("row").nth(3).waitFor()),
   operating("usage", async (page) => {
     await page.getByLabel("Group by").selectOption({ label: "Tenant" });

@@ -21,6 +21,7 @@ export interface WorkerdProcess {
   /** The storage of its other objects: keys, tenants' usage, files and vector stores. */
   keys: ObjectStorage;
   quotas: ObjectStorage;
+  boards: ObjectStorage;
   fileDirectories: ObjectStorage;
   fileBytes: ObjectStorage;
   vectorStores: ObjectStorage;
@@ -105,6 +106,7 @@ export async function startWorkerd(
     storage: storageOf("Home"),
     keys: storageOf("KeyDirectory"),
     quotas: storageOf("Quota"),
+    boards: storageOf("Board"),
     fileDirectories: storageOf("FileDirectory"),
     fileBytes: storageOf("FileBytes"),
     vectorStores: storageOf("VectorStore"),
