@@ -98,6 +98,33 @@ export interface components {
             output_tokens_per_turn?: number[];
             tool_output_tokens_per_turn?: number[];
         };
+        ResponseTiming: {
+            accepted_at: number;
+            waited_ms: number;
+            queued_ms: number;
+            rounds: {
+                server: string | null;
+                model: string;
+                purpose: "round" | "take_up" | "summary";
+                began_ms: number;
+                queued_ms: number;
+                first_token_ms: number | null;
+                ended_ms: number;
+                attempts: number;
+                input_tokens: number;
+                cached_tokens: number;
+                output_tokens: number;
+                error: string | null;
+            }[];
+            items: {
+                id: string;
+                began_ms: number;
+                ended_ms: number;
+            }[];
+            settled_ms: number;
+            rounds_omitted?: number;
+            items_omitted?: number;
+        };
         File: {
             id: string;
             object: "file";
@@ -371,6 +398,20 @@ export interface components {
                 upstream: string | null;
             } | null;
         };
+        ResponseDetails: {
+            id: string;
+            created_at: number;
+            status: "completed" | "failed" | "in_progress" | "cancelled" | "queued" | "incomplete";
+            model: string;
+            error: {
+                code: string;
+                message: string;
+            } | null;
+            object: "response.details";
+            tenant: string;
+            timing: components["schemas"]["ResponseTiming"] | null;
+            upstream_error: string | null;
+        };
         RequestList: {
             object: "list";
             data: components["schemas"]["RequestSummary"][];
@@ -623,6 +664,7 @@ export type JsonSchemaOutputFormat = components['schemas']['JsonSchemaOutputForm
 export type ReasoningEffort = components['schemas']['ReasoningEffort'];
 export type Limits = components['schemas']['Limits'];
 export type Usage = components['schemas']['Usage'];
+export type ResponseTiming = components['schemas']['ResponseTiming'];
 export type File = components['schemas']['File'];
 export type VectorStore = components['schemas']['VectorStore'];
 export type VectorStoreSearchResults = components['schemas']['VectorStoreSearchResults'];
@@ -634,6 +676,7 @@ export type ResponsePrompt = components['schemas']['ResponsePrompt'];
 export type ListedResponse = components['schemas']['ListedResponse'];
 export type Run = components['schemas']['Run'];
 export type RequestSummary = components['schemas']['RequestSummary'];
+export type ResponseDetails = components['schemas']['ResponseDetails'];
 export type RequestList = components['schemas']['RequestList'];
 export type Overview = components['schemas']['Overview'];
 export type Decision = components['schemas']['Decision'];

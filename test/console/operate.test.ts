@@ -252,6 +252,13 @@ describe("requests", () => {
     const answered = rowOf(page, good.tenant);
     await answered.getByText("completed").waitFor();
     expect(await answered.textContent()).toMatch(/POST \/v1\/responses.*\d m?s.*simulator.*\d+ → \d+/s);
+    await answered.getByRole("button", { name: "resp_" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText(/^[\d.]+ m?s of [\d.]+ m?s: /).waitFor();
+    const times = dialog.getByRole("list", { name: "Times" });
+    for (const name of ["Round 1", "message"]) await times.getByText(name, { exact: true }).waitFor();
+    await expectAccessible(page);
+    await dialog.getByRole("button", { name: "Close" }).click();
     const failed = rowOf(page, bad.tenant);
     await failed.getByText("Simulated fault.").waitFor();
     await failed.getByText("502").waitFor();

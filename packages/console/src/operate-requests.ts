@@ -3,8 +3,10 @@ import type { RequestList } from "../api-types.d.ts";
 import { filterLink } from "./filter-link.ts";
 import { count, duration, moment, money } from "./format.ts";
 import { LONG_WAIT_MS, requestsQuery } from "./request-filters.ts";
+import { showTimes } from "./request-times.ts";
 import type { Resource } from "./resource.ts";
 import { sectionOf } from "./resource.ts";
+import { may } from "./rights.ts";
 import { session } from "./session.ts";
 import type { Section } from "./view.ts";
 
@@ -64,11 +66,12 @@ function filterLinks(...values: [name: string, value: string | null][]) {
   return html`${first ?? "–"} ${second ? html`<p class="note">${second}</p>` : nothing}`;
 }
 
-/** A root key alone has no responses to open. */
-function idTemplate({ id, response_id: response }: RequestSummary) {
-  return response && session.who !== "admin"
-    ? html`<a href=${`#/responses/${response}`}><code>${response}</code></a>`
-    : html`<code>${response ?? id}</code>`;
+/** A root key alone has no responses to open: it sees the times of one. */
+function idTemplate({ id, response_id: response, tenant, status }: RequestSummary) {
+  if (!response || status === "refused") return html`<code>${response ?? id}</code>`;
+  if (session.who !== "admin") return html`<a href=${`#/responses/${response}`}><code>${response}</code></a>`;
+  if (!may("retrieveResponseDetails")) return html`<code>${response}</code>`;
+  return html`<button type="button" class="plain" title="Where the time went" @click=${() => void showTimes(response, tenant)}><code>${response}</code></button>`;
 }
 
 /** How it ended, and what went wrong: as the client was told, and as the model server said it. */
