@@ -1,3 +1,4 @@
+import type { ResponseTiming } from "@responses-edge/responses-api/response";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { numbered, Rig, senders } from "./fair-rig.ts";
 import { ask, newTenant } from "./key-support.ts";
@@ -141,7 +142,12 @@ describe("a server with max_in_flight 2", () => {
   it("says how long requests have waited", async () => {
     const key = await rig.key();
     await rig.sendAll(key, numbered("r", 3));
+    const last = rig.send(key, "last", { include: ["timing"] });
+    await eventually(async () => (await rig.waiting()) === 2);
     await rig.drain();
+    const { timing } = (await (await last).json()) as { timing: ResponseTiming };
+    expect(timing.queued_ms).toBeGreaterThan(0);
+    expect(timing.rounds).toMatchObject([{ queued_ms: timing.queued_ms, attempts: 1 }]);
     await eventually(async () => {
       return /^responses_edge_queued_seconds_count [1-9]/m.test(await rig.metrics());
     });
