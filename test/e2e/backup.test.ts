@@ -253,10 +253,12 @@ describe("a backup that is made while the server writes", () => {
       input: "More",
       previous_response_id: served.ids[0] ?? null,
     });
-    // The list of responses gets it after the answer.
-    await eventually(async () => (await (await fetch(`${server.url}/responses`)).text()).includes(id));
+    // The list of responses and the log of requests get it after the answer.
+    for (const list of ["responses", "admin/requests"]) {
+      await eventually(async () => (await (await fetch(`${server.url}/${list}`)).text()).includes(id));
+    }
     await server.stop("SIGKILL");
-    expect(await done(["backup", later, "--since", earlier], data)).toMatchObject({ objects: 5, unchanged: 2 });
+    expect(await done(["backup", later, "--since", earlier], data)).toMatchObject({ objects: 6, unchanged: 2 });
     rmSync(earlier, { recursive: true });
     await done(["restore", later], restored);
     const rows = objectsIn(restored).map((name) => {
@@ -274,7 +276,7 @@ describe("a backup that is made while the server writes", () => {
     const { code, lines } = await run(["backup", copy], data);
     expect(code).toBe(65);
     expect(lines.at(-1)?.message).toContain(`${HOMES}/${name}`);
-    expect(await done(["restore", copy], restored)).toMatchObject({ objects: 4 });
+    expect(await done(["restore", copy], restored)).toMatchObject({ objects: 5 });
   });
 
   it("has exactly its objects' alarms, with their names", async () => {
