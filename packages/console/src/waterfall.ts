@@ -114,7 +114,8 @@ function partsOfRound({ began_ms: began, queued_ms: queued, first_token_ms: firs
     { kind: "is-prompt", from: asked, until: token },
     { kind: "is-writing", from: token, until: ended },
   ];
-  return parts.filter(({ from, until }) => until > from || from === began);
+  const long = parts.filter(({ from, until }) => until > from);
+  return long.length > 0 ? long : parts.slice(-1);
 }
 
 function roundInWords(round: TimedRound) {
