@@ -12,7 +12,7 @@ import { session } from "./session.ts";
 
 /** The settings of a request, as a form. The tools and the rarer fields are loaded when the page is idle. */
 
-let late: Pick<typeof import("./later.ts"), "toolsTemplate" | "moreTemplate"> | undefined;
+let late: Pick<typeof import("./later.ts"), "toolsTemplate" | "moreTemplate" | "loadStores"> | undefined;
 
 export async function loadSettings() {
   late = await loadLater();
@@ -51,6 +51,8 @@ export function settingsTemplate(state: FormState) {
     Object.assign(draft, fields);
     state.changed();
   };
+  const { servers, hosted, functions, stores } = draft;
+  const tools = servers.length + hosted.length + (functions.trim() === "" ? 0 : 1) + (stores.length === 0 ? 0 : 1);
   return html`
     ${presetsTemplate(draft, set, state.redraw)}
     ${modelTemplate(set)}
@@ -76,9 +78,15 @@ export function settingsTemplate(state: FormState) {
       </div>
     </div>
     ${draft.format === "json_schema" ? jsonTemplate(state, set, "schema", "Schema", SCHEMA_EXAMPLE) : nothing}
-    ${late?.toolsTemplate(state, set)}
+    <details @toggle=${(event: Event) => (event.currentTarget as HTMLDetailsElement).open && void late?.loadStores(state.redraw)}>
+      <summary>Tools${tools > 0 ? html` <span class="tag busy">${tools}</span>` : nothing}</summary>
+      ${late?.toolsTemplate(state, set)}
+    </details>
     ${transportTemplate(set)}
-    ${late?.moreTemplate(state, set)}
+    <details>
+      <summary>More</summary>
+      ${late?.moreTemplate(state, set)}
+    </details>
   `;
 }
 

@@ -14,7 +14,7 @@ import {
   type SetFields,
 } from "./request-form.ts";
 import { hostedTools } from "./session.ts";
-import { loadStores, storesTemplate } from "./store-choice.ts";
+import { storesTemplate } from "./store-choice.ts";
 
 /** The tools of a request, and its rarer fields. */
 
@@ -28,14 +28,9 @@ const HOSTED: [type: string, label: string][] = [
 const FILTER_EXAMPLE = '{ "type": "eq", "key": "language", "value": "en" }';
 
 export function toolsTemplate(state: FormState, set: SetFields) {
-  const { servers, hosted, functions, stores } = draft;
+  const { servers, hosted, stores } = draft;
   const offered = HOSTED.filter(([type]) => hostedTools().includes(type) || hosted.includes(type));
-  const number = servers.length + hosted.length + (functions.trim() === "" ? 0 : 1) + (stores.length === 0 ? 0 : 1);
-  return html`<details
-    @toggle=${(event: Event) => (event.currentTarget as HTMLDetailsElement).open && void loadStores(state.redraw)}
-  >
-    <summary>Tools${number > 0 ? html` <span class="tag busy">${number}</span>` : nothing}</summary>
-    <div class="stack inner">
+  return html`<div class="stack inner">
       ${functionsTemplate(draft.functions, FUNCTION_EXAMPLE, (functions) => set({ functions }), jsonTemplate(state, set, "functions", "Functions (JSON)", FUNCTION_EXAMPLE))}
       ${
         offered.length === 0
@@ -74,8 +69,7 @@ export function toolsTemplate(state: FormState, set: SetFields) {
           </div>
         </div>
       </fieldset>
-    </div>
-  </details>`;
+    </div>`;
 }
 
 function searchTemplate(state: FormState, set: SetFields) {
@@ -135,9 +129,7 @@ function fieldTemplate(
 }
 
 export function moreTemplate(state: FormState, set: SetFields) {
-  return html`<details>
-    <summary>More</summary>
-    <div class="stack inner">
+  return html`<div class="stack inner">
       <div class="pair">
         ${fieldTemplate(state, set, "max-output-tokens", "Most output tokens", "numeric", "maxOutputTokens")}
         ${fieldTemplate(state, set, "temperature", "Temperature", "decimal", "temperature")}
@@ -178,6 +170,7 @@ export function moreTemplate(state: FormState, set: SetFields) {
       </label>
       ${hasKeyboard ? nothing : enterTemplate(state, "check")}
       ${jsonTemplate(state, set, "further", "Further fields (JSON)", '{ "seed": 7 }')}
-    </div>
-  </details>`;
+    </div>`;
 }
+
+export { loadStores } from "./store-choice.ts";
