@@ -32,6 +32,12 @@ async function ask(page: Page, text: string): Promise<void> {
   await send(page).click();
   await page.locator(".item-input", { hasText: text }).last().waitFor();
   await send(page).waitFor();
+  await eventually(() => isDrawn(page));
+}
+
+/** Text appears with the next picture of the page. */
+async function isDrawn(page: Page): Promise<boolean> {
+  return !(await onPage(page)).includes("");
 }
 
 async function settings(page: Page, use: () => Promise<void>): Promise<void> {
@@ -79,6 +85,7 @@ function textOf(content: unknown): string {
 
 /** Asks once more: the model gets what is on the page, in its order, and nothing else. */
 async function expectSeen(page: Page, question: string): Promise<void> {
+  await eventually(() => isDrawn(page));
   const before = await onPage(page);
   await ask(page, question);
   expect(inPrompt()).toEqual([...before, question]);

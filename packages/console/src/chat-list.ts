@@ -223,7 +223,7 @@ export class ChatList {
   #row(chat: ListedChat) {
     const isOpen = isOf(chat, this.#open);
     return html`<li class=${isOpen ? "open" : ""}>
-      <a href="#/chat/${chat.id}" aria-current=${isOpen ? "page" : nothing} title=${moment(chat.created_at)} dir="auto">${beginning(titleOf(chat), MAX_TITLE)}</a>
+      <a class="chat-link" href="#/chat/${chat.id}" aria-current=${isOpen ? "page" : nothing} title=${moment(chat.created_at)} dir="auto">${beginning(titleOf(chat), MAX_TITLE)}</a>
       ${iconButton("pin", isPinned(chat) ? "Unpin" : "Pin", () => void this.#pin(chat), { isOn: isPinned(chat) })}
       ${iconButton("edit", "Rename", () => void this.rename(chat))}
       ${iconButton("trash", "Delete", () => void this.#delete(chat))}

@@ -120,7 +120,7 @@ function drawBar() {
       <nav aria-label="Views">
         ${seen.map(link)}
         <details class="menu" @toggle=${closeOutside} ?hidden=${inMenu.length === 0}>
-          <summary class=${current === undefined ? "" : "current"}>${icon("menu")} ${current ?? "More"}</summary>
+          <summary class="views-menu ${current === undefined ? "" : "current"}">${icon("menu")} ${current ?? "More"}</summary>
           <div class="menu-items card">${inMenu.map(link)}</div>
         </details>
       </nav>
