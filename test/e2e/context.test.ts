@@ -607,10 +607,11 @@ describe("the paths beside a response's id", () => {
   it.each([
     ["GET", "input_tokens", 405, "method_not_allowed"],
     ["DELETE", "input_tokens", 405, "method_not_allowed"],
-    ["POST", "steer", 404, "unknown_url"],
+    ["POST", "steer", 404, "response_not_found"],
     ["GET", "nothing", 404, "response_not_found"],
   ])("%s /v1/responses/%s is a %i %s", async (method, name, status, code) => {
-    const answer = await gateway.fetch(`${gateway.url}/v1/responses/${name}`, { method });
+    const body = method === "POST" ? { headers: { "content-type": "application/json" }, body: '{"metadata":{}}' } : {};
+    const answer = await gateway.fetch(`${gateway.url}/v1/responses/${name}`, { method, ...body });
     expect(answer.status).toBe(status);
     expect(await answer.json()).toMatchObject({ error: { code } });
   });

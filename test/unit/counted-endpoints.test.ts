@@ -29,6 +29,7 @@ beforeAll(() => {
     PROMETHEUS_TOKEN: "root",
     PASSTHROUGH_ENDPOINTS: "all",
     GUARD_URL: "https://guard.invalid/",
+    RESPONSE_INDEX: "true",
   });
 });
 
