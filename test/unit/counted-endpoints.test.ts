@@ -62,7 +62,7 @@ const free = endpoints.filter(({ operation }) => operation.counted === undefined
 const cases = (of: readonly Endpoint[]) => of.map((endpoint) => ({ name: named(endpoint), endpoint }));
 
 describe("under 'requests_per_minute: 0'", () => {
-  it.each(cases(counted))("$name is a 429 for any request", async ({ endpoint }) => {
+  it.concurrent.each(cases(counted))("$name is a 429 for any request", async ({ endpoint }) => {
     const key = await keyOf({ requests_per_minute: 0 });
     const bodies = endpoint.method === "POST" ? ["{}", "{", '{"model":"simulator","input":"Hi"}'] : [undefined];
     for (const body of bodies) {
@@ -79,7 +79,7 @@ describe("under 'requests_per_minute: 0'", () => {
     expect((await send("/v1/responses", { key, headers: { upgrade: "websocket" } })).status).toBe(429);
   });
 
-  it.each(cases(free))("$name is not a 429, because it is free", async ({ endpoint }) => {
+  it.concurrent.each(cases(free))("$name is not a 429, because it is free", async ({ endpoint }) => {
     for (const key of [await keyOf({ requests_per_minute: 0 }), "root"]) {
       const body = endpoint.method === "POST" ? "{}" : undefined;
       expect((await send(pathOf(endpoint), { method: endpoint.method, key, body })).status).not.toBe(429);
@@ -89,13 +89,13 @@ describe("under 'requests_per_minute: 0'", () => {
 
 describe.each(["root", "tenant", "tenant or root", "metrics"])("an endpoint for '%s'", (access) => {
   const those = endpoints.filter(({ operation }) => operation.access === access);
-  it.each(cases(those))("$name is a 401 without a key", async ({ endpoint }) => {
+  it.concurrent.each(cases(those))("$name is a 401 without a key", async ({ endpoint }) => {
     const body = endpoint.method === "POST" ? "{}" : undefined;
     expect((await send(pathOf(endpoint), { method: endpoint.method, key: "wrong", body })).status).toBe(401);
   });
 });
 
-it.each(cases(endpoints.filter(({ operation }) => operation.access === "root")))(
+it.concurrent.each(cases(endpoints.filter(({ operation }) => operation.access === "root")))(
   "$name is a 403 with a tenant's key",
   async ({ endpoint }) => {
     const body = endpoint.method === "POST" ? "{}" : undefined;
@@ -103,7 +103,7 @@ it.each(cases(endpoints.filter(({ operation }) => operation.access === "root")))
   },
 );
 
-it.each(cases(endpoints.filter(({ operation }) => operation.access === "tenant")))(
+it.concurrent.each(cases(endpoints.filter(({ operation }) => operation.access === "tenant")))(
   "$name is a 403 with a root key",
   async ({ endpoint }) => {
     const body = endpoint.method === "POST" ? "{}" : undefined;
