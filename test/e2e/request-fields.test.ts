@@ -255,7 +255,8 @@ function observed({ body }: RequestField, fields: JsonObject): Promise<Observed>
 
 async function observe(kind: string, fields: JsonObject): Promise<Observed> {
   sent += 1;
-  const mark = `#${String(sent).padStart(5, "0")}#`;
+  // Letters: the simulator's calls take numbers from the question.
+  const mark = `#${[...String(sent).padStart(5, "0")].map((digit) => "abcdefghij"[Number(digit)]).join("")}#`;
   const { requests } = gateway.vllm.simulator;
   const earlier = requests.at(-1);
   const answer = await send(kind, completed(kind, fields, mark));
@@ -439,7 +440,7 @@ async function filledStore(...attributes: Record<string, string | number | boole
   const { files, vectorStores } = gateway.openai;
   const { id } = await vectorStores.create({});
   for (const [index, each] of attributes.entries()) {
-    const text = new File([`All the queries find it: ${index}.`], `${attributes.length}-${index}.md`);
+    const text = new File([`All tools find it, and all queries: ${index}.`], `${attributes.length}-${index}.md`);
     const { id: file_id } = await files.create({ file: text, purpose: "assistants" });
     await vectorStores.files.createAndPoll(id, { file_id, attributes: each }, { pollIntervalMs: 20 });
   }
