@@ -37,21 +37,33 @@ const many = (count: number, fields: (no: number) => Partial<RequestSummary>) =>
 describe("the log of requests", () => {
   it("keeps the newest, and counts all", async () => {
     await withLog(1_500, (log, sql) => {
-      for (let turn = 0; turn < 8; turn += 1) {
+      for (let turn = 0; turn < 20; turn += 1) {
         log.add(
-          many(500, (no) => ({ id: `r${turn}-${no}` })),
+          many(200, (no) => ({ id: `r${turn}-${no}` })),
           NOW * 1000,
           DAY_MS,
         );
       }
       const [row] = sql.exec<{ count: number }>("SELECT COUNT(*) AS count FROM requests").toArray();
       expect(row?.count).toBeLessThanOrEqual(2_500);
-      expect(log.list({ limit: 1 })).toMatchObject([{ id: "r7-499" }]);
+      expect(log.list({ limit: 1 })).toMatchObject([{ id: "r19-199" }]);
       expect(log.list({ limit: 1, after: "r0-0" })).toBeNull();
       for (const width of [MINUTE, HOUR] as const) {
         const [all] = log.sums({ width, from: 0, until: NOW + 1 });
         expect(all?.sums).toMatchObject({ requests: 4_000, input: 20_000, output: 32_000, generatingMs: 320_000 });
       }
+    });
+  });
+
+  it("has the slowest requests of a report with very many, and those with an error; the sums have all", async () => {
+    await withLog(100_000, (log) => {
+      const error = { code: "server_error", message: "It failed.", upstream: null };
+      const entries = many(1_000, (no) => ({ id: `r${no}`, duration_ms: 20 + no, ...(no === 3 && { error }) }));
+      log.add(entries, NOW * 1000, DAY_MS);
+      const ids = log.list({ limit: 2_000 })?.map(({ id }) => id) ?? [];
+      expect([ids.length, ids.includes("r3"), ids.includes("r4"), ids.at(-2)]).toEqual([201, true, false, "r800"]);
+      const [minute] = log.sums({ width: MINUTE, from: 0, until: NOW + 1 });
+      expect(minute?.sums).toMatchObject({ requests: 1_000, errors: 1 });
     });
   });
 
@@ -70,11 +82,13 @@ describe("the log of requests", () => {
     await withLog(100_000, (log) => {
       log.add([request({ id: "old", created_at: NOW - 5 * 86_400 })], (NOW - 5 * 86_400) * 1000, 9 * DAY_MS);
       log.add([request({ id: "older", created_at: NOW - 12 * 86_400 })], (NOW - 12 * 86_400) * 1000, 9 * DAY_MS);
-      log.add(
-        many(1_000, (no) => ({ id: `new-${no}` })),
-        NOW * 1000,
-        9 * DAY_MS,
-      );
+      for (let report = 0; report < 5; report += 1) {
+        log.add(
+          many(200, (no) => ({ id: `new-${report}-${no}` })),
+          NOW * 1000,
+          9 * DAY_MS,
+        );
+      }
       const ids = log.list({ limit: 2_000 })?.map(({ id }) => id) ?? [];
       expect([ids.length, ids.includes("old"), ids.includes("older")]).toEqual([1_001, true, false]);
       const counted = (width: typeof MINUTE | typeof HOUR) => {

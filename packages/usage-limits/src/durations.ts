@@ -10,9 +10,14 @@ const PER_DOUBLING = 4;
 /** The last bucket: about four and a half hours, and everything longer. */
 const LAST = 96;
 
+/** The bucket of a duration, in milliseconds. */
+export function bucketOf(ms: number): number {
+  return Math.min(LAST, Math.max(0, Math.round(PER_DOUBLING * Math.log2(Math.max(1, ms)))));
+}
+
 /** The counts with one more duration, in milliseconds. */
 export function withDuration(durations: Durations, ms: number): Durations {
-  const bucket = Math.min(LAST, Math.max(0, Math.round(PER_DOUBLING * Math.log2(Math.max(1, ms)))));
+  const bucket = bucketOf(ms);
   return { ...durations, [bucket]: (durations[bucket] ?? 0) + 1 };
 }
 

@@ -67,7 +67,7 @@ export const OTHER_MODELS = "other";
 
 /** Usage that adds up until it is taken: one entry for each kind and model. */
 export class UsageSums {
-  readonly #entries = new Map<string, UsageEntry>();
+  readonly #entries = new Map<string, OwnEntry>();
 
   get isEmpty(): boolean {
     return this.#entries.size === 0;
@@ -77,8 +77,8 @@ export class UsageSums {
     const { kind = "completions", model } = entry;
     const key = `${kind}\n${model}`;
     const before = this.#entries.get(key);
-    if (before) this.#entries.set(key, addUsage(before, entry));
-    else if (this.#entries.size < MAX_MODELS || model === OTHER_MODELS) this.#entries.set(key, entry);
+    if (before) addTo(before, entry);
+    else if (this.#entries.size < MAX_MODELS || model === OTHER_MODELS) this.#entries.set(key, ownCopy(entry));
     else this.add({ ...entry, model: OTHER_MODELS });
   }
 
@@ -90,17 +90,39 @@ export class UsageSums {
   }
 }
 
-function addUsage(a: UsageEntry, b: UsageEntry): UsageEntry {
+/** An entry to which others are added, in place: each request adds its own. */
+type OwnEntry = UsageEntry & {
+  ended?: { errors: number; ms: number; durations: Record<string, number>; firstTokens: Record<string, number> };
+};
+
+function ownCopy(entry: UsageEntry): OwnEntry {
+  const { ended } = entry;
   return {
-    ...a,
-    requests: a.requests + b.requests,
-    input: a.input + b.input,
-    cached: a.cached + b.cached,
-    output: a.output + b.output,
-    ...((a.units ?? b.units) !== undefined && { units: (a.units ?? 0) + (b.units ?? 0) }),
-    cost: a.cost + b.cost,
-    ...((a.ended ?? b.ended) && { ended: addEnded(a.ended ?? NO_REQUESTS, b.ended ?? NO_REQUESTS) }),
+    ...entry,
+    ...(ended && {
+      ended: { ...ended, durations: { ...ended.durations }, firstTokens: { ...ended.firstTokens } },
+    }),
   };
+}
+
+function addTo(sum: OwnEntry, entry: UsageEntry): void {
+  sum.requests += entry.requests;
+  sum.input += entry.input;
+  sum.cached += entry.cached;
+  sum.output += entry.output;
+  sum.cost += entry.cost;
+  if (entry.units !== undefined) sum.units = (sum.units ?? 0) + entry.units;
+  const { ended } = entry;
+  if (!ended) return;
+  sum.ended ??= { errors: 0, ms: 0, durations: {}, firstTokens: {} };
+  sum.ended.errors += ended.errors;
+  sum.ended.ms += ended.ms;
+  addCounts(sum.ended.durations, ended.durations);
+  addCounts(sum.ended.firstTokens, ended.firstTokens);
+}
+
+function addCounts(sum: Record<string, number>, counts: Durations): void {
+  for (const bucket in counts) sum[bucket] = (sum[bucket] ?? 0) + (counts[bucket] ?? 0);
 }
 
 /** The tokens and the cost of some entries, as limits count them. */

@@ -1,4 +1,4 @@
-import { addDurations, type Durations, withDuration } from "@responses-edge/usage-limits";
+import { addDurations, bucketOf, type Durations } from "@responses-edge/usage-limits";
 import type { RequestSummary } from "../../contract/admin-objects.ts";
 import type { Schema } from "../objects/schema.ts";
 
@@ -76,6 +76,9 @@ export const MINUTES_KEPT_S = 2 * 86_400;
 /** Most requests in the log. */
 const MAX_ROWS = 100_000;
 
+/** Most requests without an error of one report that have a row, the slowest ones. All are in the sums. */
+const MAX_ROWS_OF_REPORT = 200;
+
 /** Rows that are added between two removals of old ones. */
 const SWEEP_EVERY = 1_000;
 
@@ -92,13 +95,13 @@ export class RequestLog {
     this.#maxRows = maxRows;
   }
 
-  /** Adds requests. Regularly removes what is older than `retentionMs`, or too much. Within a transaction. `now` in Unix milliseconds. */
+  /** Adds the requests of a report. Regularly removes what is older than `retentionMs`, or too much. Within a transaction. `now` in Unix milliseconds. */
   add(entries: readonly RequestSummary[], now: number, retentionMs: number): void {
     this.#schema.write(
       `INSERT INTO requests (id, at, tenant, key, model, server, status, ms, body)
        SELECT value ->> 'id', value ->> 'created_at', value ->> 'tenant', value ->> 'api_key_id', value ->> 'model',
          value ->> 'server', value ->> 'status', value ->> 'duration_ms', value FROM json_each(?)`,
-      JSON.stringify(entries),
+      JSON.stringify(rowsOf(entries)),
     );
     const added = sumsOf(entries);
     for (const width of [MINUTE, HOUR]) this.#addSums(width, added);
@@ -194,27 +197,61 @@ function isShared({ transport }: RequestSummary): boolean {
   return transport === "websocket" || transport === "batch";
 }
 
-/** The sums of each minute in which some of the requests began. */
-function sumsOf(entries: readonly RequestSummary[]): SumsRow[] {
-  const minutes = Map.groupBy(entries, ({ created_at: at }) => at - (at % MINUTE));
-  return [...minutes].map(([start, all]) => ({ start, sums: all.reduce(withRequest, NO_SUMS) }));
+/** The requests of a report that have a row: a busy isolate reports a thousand at once. */
+function rowsOf(entries: readonly RequestSummary[]): readonly RequestSummary[] {
+  if (entries.length <= MAX_ROWS_OF_REPORT) return entries;
+  const slowest = entries
+    .filter(({ error }) => error === null)
+    .toSorted((one, other) => other.duration_ms - one.duration_ms)
+    .slice(0, MAX_ROWS_OF_REPORT);
+  const kept = new Set(slowest);
+  return entries.filter((entry) => entry.error !== null || kept.has(entry));
 }
 
-function withRequest(sums: Sums, entry: RequestSummary): Sums {
-  const { error, usage, duration_ms: ms, first_token_ms: first, status } = entry;
+/** The sums of each minute in which some of the requests began. */
+function sumsOf(entries: readonly RequestSummary[]): SumsRow[] {
+  const minutes = new Map<number, Changing>();
+  for (const entry of entries) {
+    const start = entry.created_at - (entry.created_at % MINUTE);
+    const sums = minutes.get(start) ?? { ...NO_SUMS, durations: {}, firstTokens: {}, byStatus: {} };
+    minutes.set(start, sums);
+    addRequest(sums, entry);
+  }
+  return [...minutes].map(([start, sums]) => ({ start, sums }));
+}
+
+type Counts = Record<string, number>;
+
+type Changing = Omit<Sums, "durations" | "firstTokens" | "byStatus"> & {
+  durations: Counts;
+  firstTokens: Counts;
+  byStatus: Counts;
+};
+
+function addRequest(
+  sums: Changing,
+  { error, usage, duration_ms: ms, first_token_ms: first, status }: RequestSummary,
+): void {
   const output = usage?.output_tokens ?? 0;
-  const isTimed = error === null && first !== null && output > 0;
-  return addSums(sums, {
-    requests: 1,
-    errors: error === null ? 0 : 1,
-    input: usage?.input_tokens ?? 0,
-    output,
-    generated: isTimed ? output : 0,
-    generatingMs: isTimed ? ms - first : 0,
-    durations: error === null ? withDuration({}, ms) : {},
-    firstTokens: error === null && first !== null ? withDuration({}, first) : {},
-    byStatus: { [status]: 1 },
-  });
+  sums.requests += 1;
+  sums.input += usage?.input_tokens ?? 0;
+  sums.output += output;
+  sums.byStatus[status] = (sums.byStatus[status] ?? 0) + 1;
+  if (error !== null) {
+    sums.errors += 1;
+    return;
+  }
+  count(sums.durations, ms);
+  if (first === null) return;
+  count(sums.firstTokens, first);
+  if (output === 0) return;
+  sums.generated += output;
+  sums.generatingMs += ms - first;
+}
+
+function count(durations: Counts, ms: number): void {
+  const bucket = bucketOf(ms);
+  durations[bucket] = (durations[bucket] ?? 0) + 1;
 }
 
 /** Adds two sums up. */
