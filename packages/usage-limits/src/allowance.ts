@@ -116,6 +116,8 @@ export class Allowance {
   #refusal: { obstacle: Obstacle; until: number } | undefined;
   /** The time since when the quota is being asked, Unix milliseconds; 0 if it is not. Another number belongs to another asker. */
   #askingSince = 0;
+  /** Settles when the last question has its answers. */
+  #asked: Promise<boolean> | undefined;
   readonly #recent = new RecentNeeds();
   #status: Status = {};
 
@@ -160,6 +162,8 @@ export class Allowance {
 
   /** Reports at once what is not reported. Resolves when that was tried; never rejects. */
   async report(): Promise<void> {
+    // A question under way has what was used before it, and not what came since.
+    if (this.#isAsking) await this.#asked;
     if (this.#isUnreported && !this.#isAsking) await this.#ask();
   }
 
@@ -284,7 +288,12 @@ export class Allowance {
    * Asks the quota until no request waits. If none does, reports usage, and keeps only what will be needed soon. False if
    * the quota has not answered; then all waiting requests are refused. Never rejects.
    */
-  async #ask(): Promise<boolean> {
+  #ask(): Promise<boolean> {
+    this.#asked = this.#askUntilNoneWaits();
+    return this.#asked;
+  }
+
+  async #askUntilNoneWaits(): Promise<boolean> {
     const since = Date.now();
     this.#askingSince = since;
     try {
