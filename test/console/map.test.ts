@@ -65,12 +65,15 @@ describe("the map of a chat", () => {
     expectClean();
     await client().responses.delete(root.id);
     await page.getByRole("button", { name: "New chat" }).click();
+    const { promise: isSent, resolve: send } = Promise.withResolvers<void>();
+    await page.route("**/input_items?*", (route) => isSent.then(() => route.continue()));
     await page.evaluate(`location.hash = "#/chat/${leaf.id}"`);
     await page.getByText("3 turns, 2 branches.", { exact: true }).waitFor();
     await transcript(page).getByText("The turn before this one was deleted").waitFor();
-    // The server cannot continue what lost its beginning: the request has the turns itself.
+    // The server cannot continue what lost its beginning: the request has the turns itself, also those not read yet.
     await page.getByLabel("Input", { exact: true }).fill("Go on");
     await page.getByRole("button", { name: "Send", exact: true }).click();
+    send();
     await transcript(page).getByText("You said: Go on", { exact: true }).waitFor();
     const { messages } = lastPrompt(rig.gateway) as { messages: { content: string }[] };
     expect(messages.map(({ content }) => content)).toEqual([

@@ -221,7 +221,7 @@ export async function expectUsable(page: Page): Promise<void> {
     for (const control of scope.querySelectorAll<HTMLElement>(
       "a, button, input, select, textarea, summary, [tabindex='0']",
     )) {
-      if (!control.checkVisibility() || control.matches(".skip, .unseen")) continue;
+      if (!control.checkVisibility() || control.matches(".skip, .unseen, :disabled")) continue;
       control.focus();
       const faultOf = () => {
         const box = control.getClientRects()[0] as DOMRect;

@@ -10,6 +10,7 @@ import { connect } from "node:tls";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { callsOf, untilHung } from "../../cli/serve/launcher-socket.ts";
+import type { SimulatedRequest } from "../../dev/simulator/handler.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { freePort } from "../workerd/tools.ts";
 import {
@@ -704,10 +705,10 @@ describe.runIf(mayMount())("in a mount namespace of its own", () => {
     const served = await start(variables, { mounts: `mount -t tmpfs -o size=8m none ${folder}` });
     const filler = `/proc/${served.child.pid}/root${folder}/filler`;
     const kept = (await (await create(served.url, {})).json()) as { id: string };
-    const begun = vllm.simulator.requests.length;
-    const stalled = { model: "simulator?fault=stall:2" };
+    const stalled = { model: "simulator?fault=stall:2&words=507" };
     const underWay = [create(served.url, { ...stalled, stream: true }), create(served.url, stalled)];
-    await eventually(() => vllm.simulator.requests.length >= begun + 2);
+    const isStalled = ({ body }: SimulatedRequest) => JSON.stringify(body ?? null).includes(stalled.model);
+    await eventually(() => vllm.simulator.requests.filter(isStalled).length === 2);
     await eventually(async () => {
       // An object that could not write gives space back.
       fill(filler);

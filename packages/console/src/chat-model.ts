@@ -152,7 +152,8 @@ export class Chat {
 export function seenBy(turn: Turn): "id" | "items" | "nothing" {
   if (turn.isDropped || turn.isLost) return "nothing";
   if (turn.isStored && !turn.isOrphan) return turn.id === undefined ? "nothing" : "id";
-  return turn.items === undefined || turn.id === undefined ? "nothing" : "items";
+  const canBeRead = turn.items !== undefined || turn.isOrphan;
+  return canBeRead && turn.id !== undefined ? "items" : "nothing";
 }
 
 /**

@@ -115,7 +115,11 @@ export class Transcript {
 
   /** Asks, and shows the answer while it arrives. */
   async ask({ items, text, fields, parent, secondModel = "", began }: Asked) {
-    if (this.isRunning) return;
+    const { chat } = this;
+    // The request has these turns itself, and so waits until they are read.
+    const orphans = chat.pathTo(parent).filter(({ isOrphan }) => isOrphan);
+    if (orphans.length > 0) await Promise.all(orphans.map((turn) => this.#view(turn).restored));
+    if (this.isRunning || chat !== this.chat) return;
     const { transport, store: isStored } = draft;
     const pair = secondModel === "" ? undefined : crypto.randomUUID();
     const turnFor = (own: ApiObject): Turn => ({

@@ -1,4 +1,4 @@
-import type { Answer, Obstacle, Report, Status, Want } from "./ledger.ts";
+import { type Answer, amountOf, type Obstacle, type Report, type Status, type Want } from "./ledger.ts";
 import {
   type Amounts,
   type CountedLimits,
@@ -395,10 +395,4 @@ export class Allowance {
       of && { ...of, remaining: Math.min(of.limit, of.remaining + this.#free[kind]) };
     return { requests: shown("requests", requests), tokens: shown("tokens", tokens) };
   }
-}
-
-/** The amount that an obstacle is about. */
-function amountOf({ kind }: Obstacle): keyof Amounts {
-  if (kind === "budget_tokens") return "tokens";
-  return kind === "budget_usd" ? "cost" : kind;
 }

@@ -100,6 +100,12 @@ export interface Obstacle extends Pick<LimitState, "of" | "limit" | "used" | "re
   retryMs: number | undefined;
 }
 
+/** The amount that an obstacle is about. */
+export function amountOf({ kind }: Obstacle): keyof Amounts {
+  if (kind === "budget_tokens") return "tokens";
+  return kind === "budget_usd" ? "cost" : kind;
+}
+
 export type Answer = { status: Status } & ({ granted: Amounts; obstacle?: undefined } | { obstacle: Obstacle });
 
 /** A limit, and how much of it is used. */
