@@ -25,7 +25,7 @@ const COLON = 0x3a;
 /** The end of a stream that is whole. */
 const DONE = "data: [DONE]\n\n";
 
-interface Asked {
+export interface Asked {
   /** The last sequence number that the client has; -1 for none. */
   after: number;
   /** True if deltas keep their `obfuscation`. */
@@ -51,13 +51,25 @@ export async function followResponse(
   address: TurnAddress,
   asked: Asked,
 ): Promise<ReadableStream<Uint8Array>> {
+  const events = await followIfLogged(caller, address, asked);
+  if (events) return events;
+  throw invalidRequest("stream", "Only responses created with 'background: true' can be streamed again.");
+}
+
+/** As `followResponse`; undefined for a response that is no run. */
+export async function followIfLogged(
+  caller: Caller,
+  address: TurnAddress,
+  asked: Asked,
+): Promise<ReadableStream<Uint8Array> | undefined> {
   const body = await eventsAfter(caller, address, asked);
+  if (!body) return undefined;
   const { readable, writable } = new IdentityTransformStream();
   caller.waitUntil(sendRest(caller, address, { ...asked, body, writable }));
   return readable;
 }
 
-/** The events that the home writes. Throws as `followResponse`. */
+/** The events that the home writes; undefined for a response that is no run. Throws as `followResponse`. */
 async function eventsAfter({ homes, signal }: Caller, address: TurnAddress, asked: Asked) {
   const { after, obfuscation, timing = false } = asked;
   const url = homeUrl({ kind: "events", turn: address.turn, after, obfuscation, timing });
@@ -66,9 +78,7 @@ async function eventsAfter({ homes, signal }: Caller, address: TurnAddress, aske
   await events?.body?.cancel();
   if (events?.ok) throw internalError();
   if (events?.status === 429) throw tooManyInProgress("This response has the maximum number of readers.");
-  if (events?.status === 409) {
-    throw invalidRequest("stream", "Only responses created with 'background: true' can be streamed again.");
-  }
+  if (events?.status === 409) return undefined;
   throw responseNotFound(responseId(address));
 }
 

@@ -1,3 +1,5 @@
+import { OPEN_RESPONSES_VERSION, openResponsesStream } from "@responses-edge/bounded-io/event-stream/open-responses";
+import { SSE_HEADERS } from "@responses-edge/bounded-io/event-stream/sse-stream";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
 import type { ItemPage } from "../store/home/item-store.ts";
@@ -13,6 +15,22 @@ export function jsonText(context: Context, json: string): Response {
 export function itemList(context: Context, { data, firstId, lastId, hasMore }: ItemPage): Response {
   const rest = JSON.stringify({ object: "list", first_id: firstId, last_id: lastId, has_more: hasMore });
   return jsonText(context, `${rest.slice(0, -1)},"data":${data}}`);
+}
+
+export const VERSION_HEADER = {
+  name: OPEN_RESPONSES_VERSION,
+  description:
+    "Any value: events of reasoning in a stream are `response.reasoning.delta` and `response.reasoning.done`, as in Open Responses.",
+};
+
+/** An answer of server-sent events. */
+export function eventStream(context: Context<AppEnv>, events: ReadableStream<Uint8Array>): Response {
+  return context.body(speaksOpenResponses(context) ? openResponsesStream(events) : events, 200, SSE_HEADERS);
+}
+
+/** True if events have Open Responses' names, because the client sends its version or the operator configured it for all. */
+export function speaksOpenResponses(context: Context<AppEnv>): boolean {
+  return context.get("config").speaksOpenResponses || context.req.header(OPEN_RESPONSES_VERSION) !== undefined;
 }
 
 /**

@@ -8,6 +8,7 @@ import { files } from "./files.ts";
 import { models } from "./models.ts";
 import { moderations } from "./moderations.ts";
 import { passthrough } from "./passthrough.ts";
+import { replays } from "./replays.ts";
 import { responses } from "./responses.ts";
 import { description, health, metrics } from "./status.ts";
 import { usage } from "./usage.ts";
@@ -17,6 +18,7 @@ import { webhookEndpoints } from "./webhook-endpoints.ts";
 /** Every endpoint, in the order of docs/reference/endpoints.md. */
 export const endpoints: readonly Endpoint[] = [
   ...responses,
+  ...replays,
   ...conversations,
   ...decisions,
   ...moderations,

@@ -1,5 +1,4 @@
-import { OPEN_RESPONSES_VERSION, openResponsesStream } from "@responses-edge/bounded-io/event-stream/open-responses";
-import { SSE_HEADERS, SseStream } from "@responses-edge/bounded-io/event-stream/sse-stream";
+import { SseStream } from "@responses-edge/bounded-io/event-stream/sse-stream";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { responseBody } from "@responses-edge/turn/response";
 import type { Context } from "hono";
@@ -28,18 +27,11 @@ import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts
 import { reportEnded } from "../store/limits/ended-requests.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
-import { itemList, jsonText } from "./answers.ts";
-import type { AppEnv } from "./app-env.ts";
+import { eventStream, itemList, jsonText, speaksOpenResponses, VERSION_HEADER } from "./answers.ts";
 import { authenticate } from "./auth.ts";
 import { CODEX_TURN_STATE, callerOf, callWithBody, codexTurnState, identityOf, jsonBody, ownerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
-
-const VERSION_HEADER = {
-  name: OPEN_RESPONSES_VERSION,
-  description:
-    "Any value: events of reasoning in a stream are `response.reasoning.delta` and `response.reasoning.done`, as in Open Responses.",
-};
 
 const byTenant = byTenantIn("Responses");
 
@@ -344,14 +336,4 @@ class JsonHeartbeats implements SlowAnswer {
       await writer?.abort("The answer was given up.").catch(() => {});
     }
   }
-}
-
-/** An answer of server-sent events. */
-function eventStream(context: Context<AppEnv>, events: ReadableStream<Uint8Array>): Response {
-  return context.body(speaksOpenResponses(context) ? openResponsesStream(events) : events, 200, SSE_HEADERS);
-}
-
-/** True if events have Open Responses' names, because the client sends its version or the operator configured it for all. */
-function speaksOpenResponses(context: Context<AppEnv>): boolean {
-  return context.get("config").speaksOpenResponses || context.req.header(OPEN_RESPONSES_VERSION) !== undefined;
 }

@@ -198,7 +198,7 @@ async function streamViolations(
   // A client that stops reading at [DONE], as openai-node does, has read the whole stream.
   const partial = !ended && !stream.done;
   const id = responseIdOf(stream.events, exchange);
-  const startingAfter = Number(exchange.url.searchParams.get("starting_after") ?? Number.NaN);
+  const startingAfter = Number(askedOfReplay(exchange).starting_after ?? Number.NaN);
   const replaying = Number.isInteger(startingAfter);
   const known = memory.events.get(id) ?? new Map<number, unknown>();
   const violations = [...undescribed, ...replayViolations(stream.events, known)];
@@ -226,7 +226,7 @@ async function streamViolations(
   memory.events.set(id, known);
   const { response } = checked;
   if (response !== undefined) {
-    if (exchange.method === "POST") violations.push(...echoViolations(exchange.sent, response));
+    if (exchange.method === "POST" && !isReplay(exchange)) violations.push(...echoViolations(exchange.sent, response));
     violations.push(...rememberFinal(response, memory));
   }
   if (!partial && !replaying && !memory.cancelled.has(id)) {
@@ -269,17 +269,26 @@ function eventsUpTo(known: ReadonlyMap<number, unknown>, last: number): WireEven
   return events;
 }
 
+/** `POST /v1/responses/{id}/replay`. */
+const isReplay = ({ url }: Exchange) => url.pathname.endsWith("/replay");
+
+/** The fields of a request for events that were sent before: of a query, or of a replay's body. */
+function askedOfReplay(exchange: Exchange): JsonObject {
+  return isReplay(exchange) ? exchange.sent : Object.fromEntries(exchange.url.searchParams);
+}
+
 function responseIdOf(events: readonly WireEvent[], exchange: Exchange): string {
-  const fromPath = /\/responses\/([^/]+)$/.exec(exchange.url.pathname)?.[1];
+  const fromPath = /\/responses\/([^/]+)(\/replay)?$/.exec(exchange.url.pathname)?.[1];
   if (fromPath !== undefined) return fromPath;
   const data = events[0]?.data;
   return isObject(data) && isObject(data.response) ? String(data.response.id) : "";
 }
 
-function optionsOf({ method, url, sent }: Exchange): StreamOptions {
-  if (method !== "POST") {
-    const wanted = url.searchParams.get("include_obfuscation");
-    return { obfuscation: wanted === null ? undefined : wanted === "true" };
+function optionsOf(exchange: Exchange): StreamOptions {
+  const { method, sent } = exchange;
+  if (method !== "POST" || isReplay(exchange)) {
+    const wanted = askedOfReplay(exchange).include_obfuscation;
+    return { obfuscation: wanted == null ? undefined : String(wanted) === "true" };
   }
   const streamOptions = isObject(sent.stream_options) ? sent.stream_options : {};
   const wanted = streamOptions.include_obfuscation;

@@ -62,6 +62,7 @@ import { changeConfigurationBody, shownConfiguration } from "../../api/configura
 import { addItemsBody, conversationBody } from "../../api/conversations.ts";
 import { LIMITED_BECAUSE } from "../../api/health.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
+import { replayBody } from "../../api/replays.ts";
 import { metadataBody } from "../../api/responses.ts";
 import {
   apiKeyObject,
@@ -285,6 +286,7 @@ export function bodySchemas() {
     TestWebhookEndpoint: testEndpointBody,
     CreateConversation: conversationBody,
     UpdateMetadata: metadataBody,
+    ReplayResponse: replayBody,
     AddItems: addItemsBody,
     CreateApiKey: createKeyBody,
     ChangeApiKey: changeKeyBody,

@@ -1,0 +1,30 @@
+import { replayResponse } from "../api/replays.ts";
+import { responseAddress } from "../api/responses.ts";
+import { eventStream, VERSION_HEADER } from "./answers.ts";
+import { callerOf, hasBody, jsonBody } from "./caller.ts";
+import { endpoint } from "./endpoint.ts";
+import { byTenantIn, json } from "./openapi/operation.ts";
+
+const byTenant = byTenantIn("Responses");
+
+export const replays = [
+  endpoint("POST /v1/responses/:id/replay", {
+    summary:
+      "its events once more, as a stream: no model and no tool is asked; with `speed` at the pace of the original ([docs/replay.md](docs/replay.md))",
+    operation: byTenant("replayResponse", "read", {
+      headers: [VERSION_HEADER],
+      body: { ...json("ReplayResponse"), isOptional: true },
+      answers: { 200: { "text/event-stream": "ResponseStreamEvent" } },
+      errors: [429],
+      description:
+        "The header `x-replay` says whether the events are those that were sent (`exact`: of background responses, and of those with an `Idempotency-Key`), or made again from the stored items (`rebuilt`).",
+    }),
+    handle: async (context) => {
+      const address = responseAddress(context.req.param("id"));
+      const body = hasBody(context) ? await jsonBody(context) : {};
+      const { events, kind } = await replayResponse(callerOf(context), address, body);
+      context.header("x-replay", kind);
+      return eventStream(context, events);
+    },
+  }),
+];
