@@ -1,6 +1,4 @@
-import { mayConform } from "@responses-edge/bounded-io/json-text";
-import type { Rules } from "@responses-edge/grammar";
-import { parseEbnf } from "./ebnf.ts";
+import { mayConform, parseEbnf, type Rules } from "@responses-edge/grammar";
 import { badField, GrammarError } from "./errors.ts";
 import { isObject, type Json, parseJson } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";

@@ -1,5 +1,4 @@
-import type { Rules } from "@responses-edge/grammar";
-import { parseEbnf } from "./ebnf.ts";
+import { parseEbnf, type Rules } from "@responses-edge/grammar";
 import { badField } from "./errors.ts";
 import { isRefused } from "./grammar.ts";
 import type { Hints } from "./hints.ts";

@@ -1,4 +1,4 @@
-import { violationOf } from "@responses-edge/bounded-io/json-text";
+import { violationOf } from "@responses-edge/grammar";
 import type { Cite } from "@responses-edge/hosted-tools/browser/citation-marks";
 import type { ImageMaker } from "@responses-edge/hosted-tools/image-generation";
 import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";

@@ -11,6 +11,26 @@ export class GrammarFault extends Error {
 }
 
 /**
+ * Why there is no remainder: the prefix begins no valid text; the remainder, or the work to find it, is out of bounds;
+ * or the bound is not one that this package reads.
+ */
+export class RemainderFault extends Error {
+  override readonly name = "RemainderFault";
+  readonly reason: "no_prefix" | "too_large" | "unreadable";
+
+  constructor(reason: RemainderFault["reason"]) {
+    super(REASONS[reason]);
+    this.reason = reason;
+  }
+}
+
+const REASONS = {
+  no_prefix: "no valid text begins with this prefix",
+  too_large: "the remainder after this prefix is too large",
+  unreadable: "this bound has no grammar",
+};
+
+/**
  * The reason why a valid grammar cannot constrain a model: the first construct that no model server supports.
  * The reader of the grammar notes it.
  */

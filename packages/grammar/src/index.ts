@@ -1,5 +1,6 @@
 export * from "./common-terminals.ts";
 export * from "./ebnf.ts";
+export { parseEbnf } from "./ebnf-reader.ts";
 export * from "./expansion.ts";
 export * from "./expression.ts";
 export * from "./faults.ts";
@@ -11,3 +12,5 @@ export * from "./lark-tokens.ts";
 export * from "./pattern.ts";
 export * from "./recogniser.ts";
 export * from "./regex.ts";
+export { type Bound, isValid, type Remainder, remainderOf } from "./remainder.ts";
+export { conforms, mayConform, violationOf } from "./schema-check.ts";

@@ -1,5 +1,5 @@
-import type { CharSet, Expression } from "./expression.ts";
 import type { Rules } from "./lark-rules.ts";
+import { MAX_STATES, type Network, networkOf } from "./network.ts";
 
 /**
  * Tells whether a text matches rules while it is being written: Earley's method over a network of states for each rule.
@@ -8,102 +8,14 @@ import type { Rules } from "./lark-rules.ts";
  * counts as valid unless it is known to be invalid.
  */
 
-/** The maximum of states of all rules together: about one for each character and each of its repetitions. */
-const MAX_STATES = 50_000;
-
 /**
  * The maximum of steps in one text, each of which enters a state. An ordinary grammar takes about twenty for each
  * character.
  */
 const MAX_STEPS = 2_000_000;
 
-type State =
-  /** One character of a set leads on. */
-  | { kind: "chars"; ranges: readonly number[]; next: number }
-  /** A text of this rule leads on. */
-  | { kind: "call"; rule: number; next: number }
-  /** Each of these is reached at once. */
-  | { kind: "fork"; next: number[] }
-  /** The end of this rule. */
-  | { kind: "end"; rule: number };
-
-interface Network {
-  states: readonly State[];
-  /** The first state of each rule. */
-  begins: readonly number[];
-  start: number;
-}
-
-class TooManyStates extends Error {}
-
-class NetworkMaker {
-  readonly states: State[] = [];
-
-  add(state: State): number {
-    if (this.states.length >= MAX_STATES) throw new TooManyStates();
-    return this.states.push(state) - 1;
-  }
-
-  /** The state from which an expression leads to `next`. */
-  make(expression: Expression, next: number, ruleOf: (name: string) => number): number {
-    switch (expression.kind) {
-      case "text": {
-        const codes = [...expression.text].map((character) => character.codePointAt(0) ?? 0);
-        return codes.reduceRight((after, code) => this.add({ kind: "chars", ranges: [code, code], next: after }), next);
-      }
-      case "chars":
-        return this.add({ kind: "chars", ranges: flat(expression.set), next });
-      case "rule":
-        return this.add({ kind: "call", rule: ruleOf(expression.name), next });
-      case "sequence":
-        return expression.parts.reduceRight((after, part) => this.make(part, after, ruleOf), next);
-      case "choice": {
-        const options = expression.options.map((option) => this.make(option, next, ruleOf));
-        return this.add({ kind: "fork", next: options });
-      }
-      case "repeat": {
-        const { part, min, max } = expression;
-        let from = next;
-        if (max === Number.POSITIVE_INFINITY) {
-          const fork = { kind: "fork" as const, next: [next] };
-          from = this.add(fork);
-          fork.next.push(this.make(part, from, ruleOf));
-        }
-        // Each optional one leads to the next one, or out.
-        for (let count = min; count < max && max !== Number.POSITIVE_INFINITY; count += 1) {
-          from = this.add({ kind: "fork", next: [this.make(part, from, ruleOf), next] });
-        }
-        for (let count = 0; count < min; count += 1) from = this.make(part, from, ruleOf);
-        return from;
-      }
-    }
-  }
-}
-
-function flat(set: CharSet): number[] {
-  return set.flat();
-}
-
-function makeNetwork({ start, rules }: Rules): Network | undefined {
-  const names = [...rules.keys()];
-  const numbers = new Map(names.map((name, index) => [name, index]));
-  const ruleOf = (name: string) => numbers.get(name) ?? -1;
-  const maker = new NetworkMaker();
-  try {
-    const begins = names.map((name, rule) => {
-      const expression = rules.get(name);
-      const end = maker.add({ kind: "end", rule });
-      return expression ? maker.make(expression, end, ruleOf) : end;
-    });
-    return { states: maker.states, begins, start: ruleOf(start) };
-  } catch (error) {
-    if (error instanceof TooManyStates) return undefined;
-    throw error;
-  }
-}
-
 /** The possible states at a position of the text. */
-interface Place {
+export interface Place {
   index: number;
   /** States that wait for a character, with the positions where their rules began. */
   waiting: { next: number; ranges: readonly number[]; origin: Place }[];
@@ -113,12 +25,10 @@ interface Place {
   empty: Set<number> | undefined;
 }
 
-const networks = new WeakMap<Rules, Network | "too large">();
-
-function networkOf(rules: Rules): Network | undefined {
-  const known = networks.get(rules) ?? makeNetwork(rules) ?? "too large";
-  networks.set(rules, known);
-  return known === "too large" ? undefined : known;
+/** A state, and the position where its rule began. */
+export interface Entry {
+  state: number;
+  origin: Place;
 }
 
 export class Recogniser {
@@ -171,6 +81,18 @@ export class Recogniser {
     return this.#read;
   }
 
+  /** The sets of characters, each as first and last of its ranges, that may follow. */
+  get following(): readonly (readonly number[])[] {
+    return this.#place.waiting.map(({ ranges }) => ranges);
+  }
+
+  /** The states that one more character would enter first; the text is not read on. */
+  entriesAfter(code: number): Entry[] {
+    if (this.#isBroken || this.#half !== "") return [];
+    const reached = this.#place.waiting.filter(({ ranges }) => isIn(ranges, code));
+    return reached.map(({ next, origin }) => ({ state: next, origin }));
+  }
+
   /** The number of its states: making them is work, too. */
   get size(): number {
     return this.#network?.states.length ?? MAX_STATES;
@@ -187,7 +109,7 @@ export class Recogniser {
   }
 
   #step(code: number): boolean {
-    const begun: { state: number; origin: Place }[] = [];
+    const begun: Entry[] = [];
     for (const { ranges, next, origin } of this.#place.waiting) {
       if (isIn(ranges, code)) begun.push({ state: next, origin });
     }
@@ -199,7 +121,7 @@ export class Recogniser {
   }
 
   /** Enters some states at a position, and all states that follow from them without a character. */
-  #enter(place: Place, agenda: { state: number; origin: Place }[]): void {
+  #enter(place: Place, agenda: Entry[]): void {
     const network = this.#network;
     if (!network) return;
     const seen = new Set<number>();

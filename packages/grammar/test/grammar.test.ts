@@ -1,8 +1,7 @@
 import type { Rules } from "@responses-edge/grammar";
-import { type GrammarFormat, placeOf, readGrammar, toEbnf, toPattern } from "@responses-edge/grammar";
+import { type GrammarFormat, parseEbnf, placeOf, readGrammar, toEbnf, toPattern } from "@responses-edge/grammar";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { parseEbnf } from "../../../dev/simulator/ebnf.ts";
 import { parseRegex, sampleText } from "../../../dev/simulator/text-grammar.ts";
 import { charactersTouched } from "../../../test/work.ts";
 import { APPLY_PATCH, type GrammarCase, LARK_CASES, REGEX_CASES } from "./grammar-cases.ts";

@@ -1,8 +1,7 @@
 import type { Rules } from "@responses-edge/grammar";
-import { type GrammarFormat, Recogniser, readGrammar, toEbnf } from "@responses-edge/grammar";
+import { type GrammarFormat, parseEbnf, Recogniser, readGrammar, toEbnf } from "@responses-edge/grammar";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { parseEbnf } from "../../../dev/simulator/ebnf.ts";
 import { sampleText } from "../../../dev/simulator/text-grammar.ts";
 import { APPLY_PATCH, LARK_CASES, REGEX_CASES } from "./grammar-cases.ts";
 import { admits } from "./oracle.ts";

@@ -2,6 +2,5 @@ export { type BoundedCopy, boundedCopy, type CopyBounds } from "./bounded-copy.t
 export { logLine, oneLine } from "./log-line.ts";
 export * from "./member.ts";
 export * from "./prefix.ts";
-export * from "./schema-check.ts";
 export * from "./structure.ts";
 export * from "./well-formed.ts";

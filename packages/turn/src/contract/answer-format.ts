@@ -1,4 +1,4 @@
-import { conforms, mayConform } from "@responses-edge/bounded-io/json-text";
+import { conforms, mayConform } from "@responses-edge/grammar";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 
 /**

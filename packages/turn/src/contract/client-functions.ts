@@ -1,4 +1,4 @@
-import { violationOf } from "@responses-edge/bounded-io/json-text";
+import { violationOf } from "@responses-edge/grammar";
 import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
 import { isJsonObject, type JsonObject, parseArguments } from "@responses-edge/responses-api/json";
 import type { ClientTool } from "@responses-edge/responses-api/tool-names";

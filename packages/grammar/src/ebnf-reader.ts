@@ -1,15 +1,16 @@
-import {
-  charSet,
-  chars,
-  complement,
-  type Expression,
-  NOTHING,
-  type Rules,
-  repeat,
-  sequence,
-} from "@responses-edge/grammar";
+import { charSet, chars, complement, type Expression, NOTHING, repeat, sequence } from "./expression.ts";
+import type { Rules } from "./lark-rules.ts";
 
-/** Reads xgrammar's EBNF, as far as vLLM's clients write it. `undefined` for an invalid grammar. */
+/** The maximum of nested brackets: the reader is recursive. */
+const MAX_NESTING = 64;
+
+/** The maximum of characters that a `TagDispatch` excludes: each becomes a choice within the one before. */
+const MAX_EXCLUDED = 1_024;
+
+/**
+ * Reads EBNF: llama.cpp's GBNF, and xgrammar's as far as vLLM's clients write it. `undefined` for an invalid grammar,
+ * and for one with constructs beyond these. Linear in its length.
+ */
 export function parseEbnf(source: string): Rules | undefined {
   const reader = new EbnfReader(source);
   const rules = reader.grammar();
@@ -23,6 +24,7 @@ class EbnfReader {
   readonly used: string[] = [];
   readonly #source: string;
   #at = 0;
+  #depth = 0;
 
   constructor(source: string) {
     this.#source = source;
@@ -73,14 +75,19 @@ class EbnfReader {
     if (members !== undefined) return classOf(members);
     if (this.#take(/\(/y) !== undefined) {
       if (this.#take(/\)/y) !== undefined) return { kind: "text", text: "" };
+      this.#depth += 1;
+      if (this.#depth > MAX_NESTING) throw new Mistake();
       const inner = this.#choice();
+      this.#depth -= 1;
       this.#need(/(\))/y);
       return inner;
     }
+    if (this.#take(/\./y) !== undefined) return chars(complement([]));
     const dispatch = this.#take(
       /TagDispatch\(loop_after_dispatch=(?:true|false),\s*excludes=\(((?:"(?:[^"\\\n]|\\[^\n])*"(?:,\s*)?)*)\)\)/y,
     );
     if (dispatch !== undefined) {
+      if (dispatch.length > MAX_EXCLUDED) throw new Mistake();
       return without([...dispatch.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map((match) => unescaped(match[1] ?? "")));
     }
     // The name of the next rule does not belong to this rule.

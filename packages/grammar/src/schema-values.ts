@@ -1,4 +1,24 @@
-/** Facts about values, as the keywords of JSON Schema ask for them. */
+/** Facts about values and keywords, as JSON Schema has them. */
+
+/** Keywords that cannot be violated, or not by themselves (`minContains`, `then`). */
+export const ANNOTATIONS = new Set([
+  "$comment",
+  "$defs",
+  "$id",
+  "$schema",
+  "default",
+  "definitions",
+  "deprecated",
+  "description",
+  "else",
+  "examples",
+  "maxContains",
+  "minContains",
+  "readOnly",
+  "then",
+  "title",
+  "writeOnly",
+]);
 
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,4 +1,4 @@
-import { conforms, mayConform, violationOf } from "@responses-edge/bounded-io/json-text";
+import { conforms, mayConform, violationOf } from "@responses-edge/grammar";
 import { Ajv2020 as Ajv } from "ajv/dist/2020.js";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";

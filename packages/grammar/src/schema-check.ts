@@ -1,6 +1,7 @@
-import { Recogniser, rulesOfPattern } from "@responses-edge/grammar";
+import { rulesOfPattern } from "./json-pattern.ts";
+import { Recogniser } from "./recogniser.ts";
 import { mayBeOfFormat } from "./schema-formats.ts";
-import { isMultiple, isObject, isOfType } from "./schema-values.ts";
+import { ANNOTATIONS, isMultiple, isObject, isOfType } from "./schema-values.ts";
 import { faultOf, pathOf, shown } from "./schema-words.ts";
 
 /**
@@ -20,26 +21,6 @@ const STEPS_OF_PATTERNS = 2;
 
 /** Characters that `.` or `\s` of ECMAScript's expressions, and those of `rulesOfPattern`, treat differently. */
 const AMBIGUOUS = /[\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]/;
-
-/** Keywords that cannot be violated, or not by themselves (`minContains`, `then`). */
-const ANNOTATIONS = new Set([
-  "$comment",
-  "$defs",
-  "$id",
-  "$schema",
-  "default",
-  "definitions",
-  "deprecated",
-  "description",
-  "else",
-  "examples",
-  "maxContains",
-  "minContains",
-  "readOnly",
-  "then",
-  "title",
-  "writeOnly",
-]);
 
 /** Tells whether JSON text certainly conforms to a schema: false also for an unknown result. */
 export function conforms(text: string, schema: unknown): boolean {
