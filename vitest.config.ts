@@ -48,6 +48,7 @@ const inWorkerd = () =>
         ENCRYPTION_KEYS: `test:${"a".repeat(43)}=`,
       },
       r2Buckets: ["FILES_OF_TESTS"],
+      workerLoaders: { PROGRAM_LOADER: {} },
     },
   });
 
