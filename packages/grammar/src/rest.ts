@@ -6,8 +6,8 @@ import { type Entry, type Place, Recogniser } from "./recogniser.ts";
 import { trimmed } from "./trimmed.ts";
 
 /**
- * The rules of the texts that may follow a prefix: Brzozowski's derivative, for grammars. What is open after the prefix
- * is read off Earley's table. Each open rule has a rest, the part of its expression from its state on, and goes on
+ * The rules of the texts that may follow a prefix: Brzozowski's derivative, for grammars. Earley's table has the
+ * rules that are open after the prefix. Each open rule has a rest, the part of its expression from its state on, and goes on
  * with the rests of the rules that use it where it began. Rests of rules that have one user are written into one
  * another, so that a list of a thousand elements leaves as much as a list of one.
  */
