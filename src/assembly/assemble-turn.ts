@@ -115,6 +115,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       maxFruitless: config.modelServers.length > 1 ? MAX_FRUITLESS.inPool : MAX_FRUITLESS.alone,
       outageMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
       outputLength,
+      maxRounds: config.tools.maxRounds,
       repetitionGuard: config.repetitionGuard,
     },
     tools: { plugins: PLUGINS, session: known && mayHaveTools ? toolsOf(spec, past, known, host) : undefined },

@@ -654,14 +654,8 @@ describe("an unsupported value is named", () => {
     }),
     asks("tools[0].allowed_callers", { tools: [functionTool({ allowed_callers: ["programmatic"] })] }),
     asks("tools[0].allowed_callers", { tools: [{ type: "code_interpreter", allowed_callers: ["programmatic"] }] }),
-    asks("tools[0].tools[0].async", {
-      tools: [{ type: "namespace", name: "n", description: "d", tools: [functionTool({ async: true })] }],
-    }),
     asks("tools[0].defer_loading", {
       tools: [{ type: "mcp", server_label: "docs", server_url: "https://mcp.example.com", defer_loading: true }],
-    }),
-    asks("input[0].async", {
-      input: [{ type: "function_call", call_id: "c", name: "f", arguments: "{}", async: true }],
     }),
     ["generate: false in the background", { generate: false, background: true }, "generate", "invalid_value"],
     [

@@ -57,7 +57,7 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
     },
     past: { history: [], replays: [], input: [], removed: [] },
     model: { engine, isServerGone: async () => false, leaveServer: () => {} },
-    bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: ROOM, repetitionGuard: "off" },
+    bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: ROOM, maxRounds: 32, repetitionGuard: "off" },
     tools: { plugins: PLUGINS },
     secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
     host: { signal: new AbortController().signal, clock: () => 0, measured: newMeasurements() },

@@ -59,7 +59,14 @@ async function generate(reads: number, measured: Measurements) {
       ...{ cacheSalt: "", createdAt: 0 },
     },
     model: { engine, isServerGone: async () => false, leaveServer: () => {}, replica: () => "gpu-1" },
-    bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: 1_000_000, repetitionGuard: "on" as const },
+    bounds: {
+      maxRetries: 0,
+      maxFruitless: 0,
+      outageMs: 0,
+      outputLength: 1_000_000,
+      maxRounds: 32,
+      repetitionGuard: "on" as const,
+    },
     tools: { plugins: new Plugins([]), session: undefined },
     host: { signal: new AbortController().signal, clock, measured: observed.value },
   };

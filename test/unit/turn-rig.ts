@@ -84,6 +84,7 @@ export function newOutput(
         maxFruitless: 0,
         outageMs: 0,
         outputLength: changed.outputLength ?? 1_000_000,
+        maxRounds: 32,
         repetitionGuard: "on",
       },
       tools: { plugins: PLUGINS, session: { ...SESSION, ...changed.session } as ToolSession },

@@ -85,6 +85,7 @@ async function play(
       maxFruitless: 0,
       outageMs: 0,
       outputLength: Number.POSITIVE_INFINITY,
+      maxRounds: 32,
       repetitionGuard: "off",
     },
     tools: { plugins: PLUGINS },

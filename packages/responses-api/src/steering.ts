@@ -1,7 +1,7 @@
 import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import { invalidRequest } from "./errors.ts";
-import { isClientCall, type OutputItem } from "./items/registry.ts";
+import { isAsyncCall, isClientCall, type OutputItem } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { parse } from "./validation-errors.ts";
 
@@ -71,7 +71,7 @@ export function maySteer(create: JsonObject): boolean {
 export function requiredInput(output: readonly OutputItem[]): JsonObject[] {
   return output.flatMap((item): JsonObject[] => {
     if (item.type === "mcp_approval_request") return [{ type: "mcp_approval_response", approval_request_id: item.id }];
-    if (!isClientCall(item) || item.status === "incomplete") return [];
+    if (!isClientCall(item) || item.status === "incomplete" || isAsyncCall(item)) return [];
     const call = { call_id: ("call_id" in item ? item.call_id : undefined) ?? item.id };
     if (item.type === "tool_search_call") return [{ type: "tool_search_output", ...call, execution: "client" }];
     const name = item.type === "function_call" ? { name: item.name } : {};

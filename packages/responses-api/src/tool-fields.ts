@@ -35,16 +35,15 @@ export const allowedCallers = describedAs(
   () => z.array(z.enum(["direct", "programmatic"])).max(2),
 ).nullish();
 
-/** Tells whether outputs may arrive later than with the next response. They may not. */
-export const notAsync = z
-  .boolean()
-  .superRefine((isAsync, context) => {
-    if (isAsync) refuse(context, [], "Asynchronous calls are not supported by this server: 'async' must be false.");
-  })
-  .nullish();
-
-/** The fields of a tool that restrict its use. */
-export const callerFields = { defer_loading: z.boolean().nullish(), allowed_callers: allowedCallers, async: notAsync };
+/**
+ * The fields of a tool that tell how it is called. `async`: the model goes on after a call, and its output may come in
+ * any later response.
+ */
+export const callerFields = {
+  defer_loading: z.boolean().nullish(),
+  allowed_callers: allowedCallers,
+  async: z.boolean().nullish(),
+};
 
 type CallerFields = { [Name in keyof typeof callerFields]?: z.output<(typeof callerFields)[Name]> };
 

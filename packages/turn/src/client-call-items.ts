@@ -115,6 +115,7 @@ export class ClientCallItems {
       call_id: callId,
       name: tool?.name ?? name,
       ...(tool?.namespace !== undefined && { namespace: tool.namespace }),
+      ...(tool && "async" in tool.tool && tool.tool.async && { async: true }),
     } as const;
     const item: WrittenItem =
       tool?.tool.type === "custom"

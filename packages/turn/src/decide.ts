@@ -88,7 +88,7 @@ export interface GenerationDone extends Compliance {
   fault: Outcome | undefined;
   finish: FinishReason | undefined;
   noAnswer: NoAnswer | undefined;
-  /** Calls that this server has to answer. */
+  /** Calls after which the model goes on: those that this server has to answer, and asynchronous ones. */
   calls: number;
   /** True if only the client can answer the rest. */
   waitsForClient: boolean;

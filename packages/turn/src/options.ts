@@ -81,6 +81,8 @@ export interface TurnBounds {
   outageMs: number;
   /** The longest JSON of the turn's whole output, in UTF-16 units; a turn that reaches it is `incomplete`. */
   outputLength: number;
+  /** How often the turn goes on after asynchronous calls of its client; after that it ends with them. */
+  maxRounds: number;
   /** The texts in which repetition is looked for. */
   repetitionGuard: RepetitionGuardMode;
 }

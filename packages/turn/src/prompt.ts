@@ -7,6 +7,7 @@ import {
   calledId,
   type Item,
   isAside,
+  isAsyncCall,
   isClientCall,
   isServerCall,
   itemId,
@@ -264,15 +265,15 @@ function isUnmatched<T extends Item>(item: T): item is T & Extract<Item, { type:
 }
 
 /**
- * Checks that every call has its output and every output its call, in that order. Throws the 400s with OpenAI's texts.
+ * Checks that every call has its output, unless it is asynchronous, and every output its call, in that order. Throws the 400s with OpenAI's texts.
  * Gives the call ids in use. `mayBeOpen`: calls may lack an output.
  */
 export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<string> {
-  const calls = new Map<string, string>();
+  const calls = new Map<string, Item>();
   const outputs = new Set<string>();
   for (const item of items) {
     const call = calledId(item);
-    if (call !== undefined) calls.set(call, item.type);
+    if (call !== undefined) calls.set(call, item);
     const id = answeredId(item);
     if (id === undefined) continue;
     if (item.type === "function_call_output" && id === "") {
@@ -283,8 +284,9 @@ export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<s
     }
     outputs.add(id);
   }
-  for (const [id, type] of mayBeOpen ? [] : calls) {
-    if (!outputs.has(id)) throw invalidRequest("input", `No tool output found for ${inWords(type)} ${id}.`);
+  for (const [id, call] of mayBeOpen ? [] : calls) {
+    if (outputs.has(id) || isAsyncCall(call)) continue;
+    throw invalidRequest("input", `No tool output found for ${inWords(call.type)} ${id}.`);
   }
   return new Set(calls.keys());
 }

@@ -9,7 +9,12 @@ import {
   type StreamEvent,
   type Unnumbered,
 } from "@responses-edge/responses-api/items/events";
-import { appendWritten, isClientCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
+import {
+  appendWritten,
+  isAsyncCall,
+  isClientCall,
+  type OutputItem,
+} from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "./contract/engine.ts";
 import type { ModelCall } from "./contract/measurements.ts";
@@ -362,11 +367,12 @@ function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer)
   replays.push({ item, messages, exchange });
 }
 
-/** Tells whether the round has left something that only the client can answer: its own calls, and approvals. */
+/** Tells whether the round has left something that its client must answer first: its own calls, and approvals. */
 export function waitsForClient({ output, round }: TurnState): boolean {
   for (const item of output.slice(round.firstItem)) {
+    if (item.type === "mcp_approval_request") return true;
     // An incomplete call is not one.
-    if ((isClientCall(item) && item.status !== "incomplete") || item.type === "mcp_approval_request") return true;
+    if (isClientCall(item) && item.status !== "incomplete" && !isAsyncCall(item)) return true;
   }
   return false;
 }

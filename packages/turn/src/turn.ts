@@ -1,7 +1,7 @@
 import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { traceparent } from "@responses-edge/otlp";
 import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/responses-api/errors";
-import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
+import { type Item, isAsyncCall, isServerCall } from "@responses-edge/responses-api/items/registry";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { Compaction, type DueCompaction } from "./compaction.ts";
@@ -319,12 +319,14 @@ export class Turn {
     const prompt = this.#prompt.current;
     const isWhole = !fault && finish !== "length" && finish !== "content_filter";
     if (isWhole) round.end();
+    const mayGoOn = state.rounds < this.#options.bounds.maxRounds;
+    const asyncCalls = mayGoOn ? roundItems(state).filter(isAsyncCall).length : 0;
     return {
       did: "generate",
       fault,
       finish,
       noAnswer,
-      calls: isWhole ? calls.pending.size : 0,
+      calls: isWhole ? calls.pending.size + asyncCalls : 0,
       waitsForClient: waitsForClient(state),
       mayAnswerWithoutTools: calls.ignored > 0 && prompt.pluginTools !== undefined,
       spentTokens: spentTokens(state) + response.tokensInRound,
@@ -355,7 +357,7 @@ export class Turn {
     if (!isClients) {
       // The round's output becomes part of the prompt.
       const items = withoutCuts(state.cuts, withThoughts(state, roundItems(state))) as Item[];
-      const hasCalled = again.length === 0 || items.some(isServerCall);
+      const hasCalled = again.length === 0 || items.some((item) => isServerCall(item) || isAsyncCall(item));
       output.nextRound();
       this.#prompt.next(promptOutput(this.#options.past, output, items), hasCalled);
     }

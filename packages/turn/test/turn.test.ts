@@ -73,7 +73,14 @@ async function tell(engine: Engine, body: object, changed: Partial<TurnOptions> 
       removed: [],
     },
     model: { engine, isServerGone: async () => false, leaveServer: () => {} },
-    bounds: { maxRetries: 1, maxFruitless: 1, outageMs: 0, outputLength: 1_000_000, repetitionGuard: "on" },
+    bounds: {
+      maxRetries: 1,
+      maxFruitless: 1,
+      outageMs: 0,
+      outputLength: 1_000_000,
+      maxRounds: 32,
+      repetitionGuard: "on",
+    },
     tools: { plugins: new Plugins([]) },
     secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
     host: {

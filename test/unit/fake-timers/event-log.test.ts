@@ -131,6 +131,7 @@ describe("the rows of a run", () => {
         maxFruitless: 0,
         outageMs: 0,
         outputLength: Number.POSITIVE_INFINITY,
+        maxRounds: 32,
         repetitionGuard: "on",
       },
       tools: { plugins: PLUGINS },

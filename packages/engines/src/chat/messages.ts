@@ -12,6 +12,7 @@ import {
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
+import { withAsyncOutputs } from "@responses-edge/turn/contract/async-calls";
 import type { Replay, ToolExchange } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 
@@ -73,7 +74,8 @@ const ITEMS_PER_STEP = 100;
 const UNITS_PER_ITEM = 15;
 
 /** The same in steps. */
-export function* chatMessages(items: readonly Item[], options: MessageOptions): Steps<ChatMessage[]> {
+export function* chatMessages(given: readonly Item[], options: MessageOptions): Steps<ChatMessage[]> {
+  const items = withAsyncOutputs(given);
   const system: string[] = options.instructions ? [options.instructions] : [];
   const messages: ChatMessage[] = [];
   const reasoningFrom = options.reasoningContext === "current_turn" ? lastUserMessage(items) : 0;

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { notAsync } from "../tool-fields.ts";
 import { flatName } from "../tool-names.ts";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
 import {
@@ -24,15 +23,20 @@ const call = given("custom_tool_call", {
   id: itemId,
   status: itemStatus,
   caller,
-  async: notAsync,
-}).transform(normal("type id caller status call_id name namespace input", COMPLETED));
+  async: z.boolean().nullish(),
+}).transform(normal("type id caller async status call_id name namespace input", COMPLETED));
 
 export const customToolCall = {
   prefix: "ctc",
   kind: "call",
   input: call,
   output: () =>
-    answeredCall("custom_tool_call", { name: z.string(), namespace: z.string().optional(), input: z.string() }),
+    answeredCall("custom_tool_call", {
+      name: z.string(),
+      namespace: z.string().optional(),
+      input: z.string(),
+      async: z.boolean().optional(),
+    }),
   written: "input",
   events: {
     "response.custom_tool_call_input.delta": itemDelta,

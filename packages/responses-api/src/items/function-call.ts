@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { notAsync } from "../tool-fields.ts";
 import { flatName } from "../tool-names.ts";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
 import {
@@ -25,15 +24,20 @@ const call = given("function_call", {
   id: itemId,
   status: itemStatus,
   caller,
-  async: notAsync,
-}).transform(normal("type id caller call_id name namespace arguments status", COMPLETED));
+  async: z.boolean().nullish(),
+}).transform(normal("type id caller async call_id name namespace arguments status", COMPLETED));
 
 export const functionCall = {
   prefix: "fc",
   kind: "call",
   input: call,
   output: () =>
-    answeredCall("function_call", { name: z.string(), namespace: z.string().optional(), arguments: z.string() }),
+    answeredCall("function_call", {
+      name: z.string(),
+      namespace: z.string().optional(),
+      arguments: z.string(),
+      async: z.boolean().optional(),
+    }),
   written: "arguments",
   events: {
     "response.function_call_arguments.delta": itemDelta,

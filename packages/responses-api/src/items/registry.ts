@@ -127,6 +127,11 @@ export function isClientCall<Item extends { type: string; execution?: unknown }>
   return item !== undefined && DESCRIBED[item.type]?.kind === "call" && item.execution !== "server";
 }
 
+/** Tells whether an item is a call after which the model goes on: its output may come in any later response. */
+export function isAsyncCall(item: { type: string }): boolean {
+  return "async" in item && item.async === true;
+}
+
 /** Tells whether an output item, or one that a client returns, is a call of a tool that a server runs. */
 export function isServerCall<Item extends { type: string; execution?: unknown }>(
   item: Item,
