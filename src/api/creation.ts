@@ -7,6 +7,7 @@ import {
   newTurnAddress,
   parseResponseId,
   responseId,
+  type TreeAddress,
   type TurnAddress,
   type TurnName,
 } from "@responses-edge/responses-api/ids";
@@ -95,6 +96,8 @@ export interface CreationOptions {
   kind?: AdmissionKind | undefined;
   /** Makes the turn's address. */
   name?: TurnName | undefined;
+  /** The tree that the turn is added to, where its input does not say so. */
+  tree?: TreeAddress;
   /** How often the model is asked, at about the same length; by default once. */
   prompts?: number;
 }
@@ -109,7 +112,7 @@ export async function acceptCreate(
   scope: RequestScope,
   caller: Caller,
   sent: unknown,
-  { schema = createRequest, turnState, makesTurn = true, kind, name, prompts = 1 }: CreationOptions = {},
+  { schema = createRequest, turnState, makesTurn = true, kind, name, tree, prompts = 1 }: CreationOptions = {},
 ): Promise<Creation> {
   const { config, tenant, identity, signal } = caller;
   const { dropsUnknownTools, vllmExtraFields } = config;
@@ -146,7 +149,7 @@ export async function acceptCreate(
   const isNew = isText && !previous && !conversation;
   const isShared = makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
   const treesPerHome = isShared ? config.treesPerHome : 1;
-  const continuedTree = isNew ? undefined : knownTree(input, previous, conversation?.address);
+  const continuedTree = tree ?? (isNew ? undefined : knownTree(input, previous, conversation?.address));
   const cacheSalt = tenantCacheSalt(tenant, request.cache_salt);
   const hasPool = config.modelServers.length > 1 || (config.routes.size > 0 && isSplit(config, request.model));
   const affinity = affinityOf({

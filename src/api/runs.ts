@@ -17,7 +17,7 @@ import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/r
 import type { Model } from "@responses-edge/turn/contract/engine";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import { senderOf } from "../assembly/flow.ts";
-import type { RunSpec } from "../store/home/run-store.ts";
+import type { Fork, RunSpec } from "../store/home/run-store.ts";
 import type { StoredResponse } from "../store/home/stored-response.ts";
 import type { Stub } from "../store/objects/objects.ts";
 import { maxOutputLength, refused, unwrap } from "../store/objects/rpc.ts";
@@ -28,15 +28,15 @@ import { withLiveTurn } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { createdInclude, shownResponse } from "./responses.ts";
 import { followResponse } from "./run-events.ts";
-import type { Created } from "./transport.ts";
+import type { CreatedRun } from "./transport.ts";
 
 /**
  * Runs: turns that live in their home and do not stop with their client. Background responses are runs, and so are
  * requests with an `Idempotency-Key`, which other requests may join.
  */
 
-/** Begins a run in its home, and gives its response in its first state. Throws the errors that refuse the run. */
-export async function startRun(creation: Creation): Promise<StoredResponse> {
+/** Begins a run in its home, a branch with `fork`, and gives its response in its first state. Throws the errors that refuse the run. */
+export async function startRun(creation: Creation, fork?: Fork): Promise<StoredResponse> {
   const { caller, request, abort, address, conversation, owner, cacheSalt, affinity, givenFiles, modelAccess, scope } =
     creation;
   const { config, homes, past, tenant, identity } = caller;
@@ -74,6 +74,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     // Only this process has the secrets that are removed from the stored tools.
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: conversation !== undefined,
+    ...(fork && { fork }),
     ...(identity.policy && { policy: identity.policy }),
     keyId: identity.keyId,
     ...(owner !== undefined && { owner }),
@@ -130,10 +131,7 @@ function isReachable(tools: Tool[] | undefined, label: string, access: Record<st
  * A run as its request wants it: as events, in its current state (`background`), or when it has ended. Throws the
  * failure of a run that is waited for, and the 404 of one that is deleted in the meantime.
  */
-export async function answerRun(
-  { caller, request, address }: Creation,
-  accepted: StoredResponse,
-): Promise<Created<never>> {
+export async function answerRun({ caller, request, address }: Creation, accepted: StoredResponse): Promise<CreatedRun> {
   if (request.stream) {
     const obfuscation = request.stream_options?.include_obfuscation ?? true;
     return { kind: "run", events: await followResponse(caller, address, { after: -1, obfuscation }) };
@@ -160,7 +158,7 @@ const MAX_KEY_LENGTH = 255;
  * it is running: the turn is a run of its home, which each of the requests may join. Throws the 422 of a key that came
  * with another body, and the errors that refuse the request.
  */
-export async function createOnce(creation: Creation, key: string, body: unknown): Promise<Created<never>> {
+export async function createOnce(creation: Creation, key: string, body: unknown): Promise<CreatedRun> {
   checkKey(creation, key);
   const { homes } = creation.caller;
   const fingerprint = createHash("sha256").update(canonicalJson(body)).digest("hex");

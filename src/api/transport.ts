@@ -75,14 +75,18 @@ export interface UnstoredTurn {
   messages: string | null;
 }
 
-/** The result of a creation. */
-export type Created<Sink extends ClientSink> =
+/** The result of the creation of a run. */
+export type CreatedRun =
   /** The response: ended, or, for a background run, in its current state. */
   | { kind: "response"; response: ShownResponse }
-  /** A foreground turn that runs while its client is connected. Its events go to `sink`. `ended` never rejects. */
-  | { kind: "events"; sink: Sink; ended: Promise<TurnResult> }
   /** A run in its home, followed from its first event: SSE, as `followResponse` gives it. */
   | { kind: "run"; events: ReadableStream<Uint8Array> };
+
+/** The result of a creation. */
+export type Created<Sink extends ClientSink> =
+  | CreatedRun
+  /** A foreground turn that runs while its client is connected. Its events go to `sink`. `ended` never rejects. */
+  | { kind: "events"; sink: Sink; ended: Promise<TurnResult> };
 
 /** Tells the client of a turn without `stream` that its answer is on the way. */
 export interface SlowAnswer {

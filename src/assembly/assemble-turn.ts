@@ -48,6 +48,8 @@ export interface TurnSpec extends TurnAddress {
   sender?: Sender | undefined;
   /** The files that the request gives to its container. */
   givenFiles?: readonly GivenFile[];
+  /** As in `Asked`. */
+  givenOutput?: { item: string; output: string };
   /** Unix milliseconds. */
   createdAt: number;
 }
@@ -102,7 +104,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const moderated = config.guard && moderationOf({ ...spec, request, history: past.history, output }, config);
   const engine = modelAccess.engineFor(spec, model, host);
   return new Turn({
-    asked: { request, address: spec, model, cacheSalt, createdAt },
+    asked: { request, address: spec, model, cacheSalt, givenOutput: spec.givenOutput, createdAt },
     past,
     model: {
       engine: moderated?.engine(engine) ?? engine,

@@ -1,7 +1,9 @@
+import { responseBody } from "@responses-edge/turn/response";
+import { forkResponse } from "../api/forks.ts";
 import { replayResponse } from "../api/replays.ts";
 import { responseAddress } from "../api/responses.ts";
-import { eventStream, VERSION_HEADER } from "./answers.ts";
-import { callerOf, hasBody, jsonBody } from "./caller.ts";
+import { eventStream, jsonText, VERSION_HEADER } from "./answers.ts";
+import { callerOf, callWithBody, hasBody, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json } from "./openapi/operation.ts";
 
@@ -25,6 +27,26 @@ export const replays = [
       const { events, kind } = await replayResponse(callerOf(context), address, body);
       context.header("x-replay", kind);
       return eventStream(context, events);
+    },
+  }),
+  endpoint("POST /v1/responses/:id/fork", {
+    summary:
+      "a new branch: begins with its output up to `at`, with other fields, or another `output` of a call ([docs/replay.md](docs/replay.md#fork))",
+    operation: byTenant("forkResponse", "turn", {
+      headers: [VERSION_HEADER],
+      body: { ...json("ForkResponse"), isOptional: true },
+      answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
+      errors: [409, 422, 424, 429],
+      description:
+        "The body may have all fields of `CreateResponse`, except `input`, `previous_response_id` and `conversation`. Fields that it leaves out are those of the response.",
+    }),
+    handle: async (context) => {
+      const address = responseAddress(context.req.param("id"));
+      const { caller, body } = hasBody(context) ? await callWithBody(context) : { caller: callerOf(context), body: {} };
+      const created = await forkResponse(caller, address, body);
+      return created.kind === "run"
+        ? eventStream(context, created.events)
+        : jsonText(context, responseBody(created.response));
     },
   }),
 ];

@@ -177,5 +177,31 @@ describe("kill -9 without a reader", () => {
     await resume(replay);
     expect(replay.text).toBe(reader.text);
     outputOf(replay);
+    const again = await fetchAnew(`${worker.url}/v1/responses/${reader.id}/replay`, { method: "POST" });
+    expect((await again.text()).replaceAll(/^: .*\n\n/gm, "")).toBe(reader.text);
+  });
+
+  it("in the middle of a branch leaves what it has of the other response, and it goes on", async () => {
+    const source = newReader();
+    await create(source, "simulator?tps=0&words=60");
+    const model = "simulator?tps=40&words=60&max_model_len=60001";
+    const branch = newReader();
+    const answer = await fetchAnew(`${worker.url}/v1/responses/${source.id}/fork`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ at: 25, model, background: true }),
+    });
+    branch.id = ((await answer.json()) as { id: string }).id;
+    await eventually(() => asked(model).some(({ deltasSent }) => deltasSent > 5));
+    await worker.kill();
+    await worker.restart();
+    await resume(branch);
+    expect(outputOf(branch)).toBe(outputOf(source));
+    const kept = (text: string) =>
+      text
+        .replaceAll(/[0-9A-Za-z]{32}(?=o)/g, "")
+        .split("\n\n")
+        .slice(3, 26);
+    expect(kept(branch.text)).toEqual(kept(source.text));
   });
 });

@@ -238,6 +238,28 @@ describe("workers", () => {
     expect(served.output()).toContain(`The process of worker ${killed} has ended. It starts again.`);
   });
 
+  it("replay each other's responses, byte by byte, and fork them", async () => {
+    const model = "simulator?words=40";
+    const reader: Reader = { id: "", text: "" };
+    await create(served.url, reader, { model, input: "Go on." });
+    const rebuilt = await createAt(served, { model, input: "Go on." });
+    const post = (id: string, what: "replay" | "fork", body: object) =>
+      fetchAnew(`${served.url}/v1/responses/${id}/${what}`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+      });
+    const replayOf = async (id: string) => (await (await post(id, "replay", {})).text()).replaceAll(/^: .*\n\n/gm, "");
+    const first = await replayOf(rebuilt.id);
+    expect(first).toContain("response.completed");
+    for (let number = 0; number < 2 * WORKERS; number += 1) {
+      expect(await replayOf(reader.id)).toBe(reader.text);
+      expect(await replayOf(rebuilt.id)).toBe(first);
+      const branch = (await (await post(reader.id, "fork", { at: 20 })).json()) as Told;
+      expect(textOf(branch)).toBe(textOf(rebuilt));
+    }
+  });
+
   it("start again, also if they die while they start", async () => {
     const { id } = await createUntil(served, (each) => workerWith(each) === 1);
     const first = kill(served, 1);

@@ -379,6 +379,14 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   ],
   "DELETE /v1/admin/tenants/{tenant}": () => [send("DELETE", "/v1/admin/tenants/nobody")],
   "GET /v1/admin/tenants/{tenant}/export": () => [send("GET", "/v1/admin/tenants/acme/export?limit=5")],
+  "POST /v1/responses/{id}/replay": () => [
+    newResponse().then((id) => ask("POST", `/v1/responses/${id}/replay`)),
+    newResponse({ background: true }).then((id) => ask("POST", `/v1/responses/${id}/replay`, { speed: 1000 })),
+  ],
+  "POST /v1/responses/{id}/fork": () => [
+    newResponse().then((id) => ask("POST", `/v1/responses/${id}/fork`)),
+    newResponse().then((id) => ask("POST", `/v1/responses/${id}/fork`, { at: 3, stream: true })),
+  ],
   "GET /v1/responses/{id}/prompt": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}/prompt`))],
   "GET /v1/responses/{id}/tree": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}/tree`))],
   "GET /v1/conversations/{id}/tree": () => [newConversation().then((id) => ask("GET", `/v1/conversations/${id}/tree`))],

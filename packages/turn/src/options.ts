@@ -37,6 +37,8 @@ export interface Asked {
   /** The model's name as the client knows it, and as vLLM does. */
   model: { name: string; upstream: string };
   cacheSalt: string;
+  /** The answer to a hosted call, by the id of its item, that is given in place of running it. */
+  givenOutput?: { item: string; output: string } | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }

@@ -219,13 +219,15 @@ export class PluginCallItems {
     await forEachAtOnce(this.pending.values(), async (call) => {
       let outcome: ToolOutcome | undefined;
       const isFirst = !dispatchedBefore.has(call.item);
-      if (isFirst) {
+      const given = asked.givenOutput?.item === call.item ? asked.givenOutput : undefined;
+      if (given) outcome = { output: given.output, failed: false };
+      else if (isFirst) {
         this.start(call);
         // A tool's work cannot be undone.
         if (sink?.commit) sink.commit();
         else sink?.flush();
       }
-      if (isFirst || this.isRepeatable(call)) {
+      if (!given && (isFirst || this.isRepeatable(call))) {
         // Access to them was lost in a restart.
         if (session) {
           const noted = beginToolCall(measured, call, clock());

@@ -60,6 +60,7 @@ import { STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
 import { changeConfigurationBody, shownConfiguration } from "../../api/configuration.ts";
 import { addItemsBody, conversationBody } from "../../api/conversations.ts";
+import { forkBody } from "../../api/forks.ts";
 import { LIMITED_BECAUSE } from "../../api/health.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { replayBody } from "../../api/replays.ts";
@@ -287,6 +288,7 @@ export function bodySchemas() {
     CreateConversation: conversationBody,
     UpdateMetadata: metadataBody,
     ReplayResponse: replayBody,
+    ForkResponse: forkBody,
     AddItems: addItemsBody,
     CreateApiKey: createKeyBody,
     ChangeApiKey: changeKeyBody,

@@ -85,6 +85,25 @@ export class EventLogStore {
     this.#insert(turn, next, next - 1, last ? last.part + 1 : FIRST_RECORD_PART, `${lines.join("\n")}\n`);
   }
 
+  /** Writes the beginning of a log, events and records in order. To be called within a transaction. */
+  write(turn: string, lines: readonly string[]): void {
+    let block = { from: 0, to: -1, lines: [] as string[] };
+    let length = 0;
+    for (const line of lines) {
+      const isEvent = !isRecord(line);
+      // A block begins with an event.
+      if (isEvent && length > SEALED_LENGTH) {
+        this.append(turn, block, true);
+        block = { from: block.to + 1, to: block.to, lines: [] };
+        length = 0;
+      }
+      block.lines.push(line);
+      if (isEvent) block.to += 1;
+      length += line.length;
+    }
+    this.append(turn, block);
+  }
+
   #insert(turn: string, from: number, to: number, firstPart: number, text: string): void {
     const cells = toCells(text, CELL_LENGTH);
     try {

@@ -68,6 +68,7 @@ export function historyOfRun(rows: HomeRows, spec: RunSpec): { history: History;
     const base = rows.turns.lastPosition();
     return { history: conversationHistory(rows, base), base };
   }
+  if (spec.base != null) return { history: conversationHistory(rows, spec.base), base: spec.base };
   if (spec.parent === null) return { history: EMPTY_HISTORY, base: null };
   const history = responseHistory(rows, spec.parent);
   if (history === undefined) {

@@ -11,6 +11,7 @@ import { type CarriedHome, carriedOf, restoreCarried } from "./carried-home.ts";
 import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
 import { ConversationTurns } from "./conversation-turns.ts";
 import { answerEvents, ReaderCount } from "./event-reader.ts";
+import { forkRun } from "./forked-runs.ts";
 import type { History } from "./history.ts";
 import { conversationHistory, historyOfRun, type ItemKey, type Snapshot, snapshot } from "./history-reader.ts";
 import { type ImportAnswer, type ImportPart, importPart } from "./home-import.ts";
@@ -69,6 +70,7 @@ export class Home extends OwnedObject {
       load: tenantRuns.of(tenant, name, this),
       address,
       history: (spec) => historyOfRun(rows, spec),
+      fork: (spec, fork) => forkRun(rows, spec, fork),
       acquireConversation: () => conversation.acquireToResume(),
       transaction: (body) => rows.transaction(body),
       settle: (settled, result) => settleRun(this.#settling, settled, result),

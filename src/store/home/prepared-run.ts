@@ -26,9 +26,10 @@ import { storeSearch } from "../tenant/vector-stores/store-searcher.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { whenDue } from "./deferred-runs.ts";
 import type { EventLogStore } from "./event-log.ts";
+import type { ForkedBeginning } from "./forked-runs.ts";
 import { type History, readHistory } from "./history.ts";
 import { EventLogWriter } from "./log-writer.ts";
-import type { RunSpec, RunStore } from "./run-store.ts";
+import type { Fork, RunSpec, RunStore } from "./run-store.ts";
 import type { RunToSettle } from "./settlement.ts";
 
 /** A run that is ready to start: its turn can be made, and its output goes to its home. */
@@ -46,6 +47,8 @@ export interface RunHome {
   address: string;
   /** The history that a run continues. Throws the 400 of deleted items. */
   history(spec: RunSpec): { history: History; base: number | null };
+  /** The beginning of a branch (`forked-runs.ts`). Throws as `forkRun` does. */
+  fork(spec: RunSpec, fork: Fork): ForkedBeginning | undefined;
   /** Waits for the conversation's lock, without a limit. */
   acquireConversation(): Promise<Lease | undefined>;
   /** Runs `body` in a transaction: all its writes take effect, or none. */

@@ -105,26 +105,30 @@ export class RunHost {
 
   /**
    * Starts a run: stores it first, so that no crash can lose it. Throws the 400s of an input that does not fit its
-   * history, and the 429s and the 503 of limits. `scope` holds the lease of the turn's conversation, if it is in one:
+   * history, the 429s and the 503 of limits, and for a branch as `forkRun` does. `scope` holds the lease of the turn's conversation, if it is in one:
    * the run takes it over and releases it at its end; a refused run leaves it to the caller. `access` is to the MCP
    * servers of the request, and kept only as long as this process lives.
    */
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
     scope.defer(this.#countRun());
     const permits = scope.use(new Permits("run", this.#ownerOf(spec), 0));
-    const run = prepareRun(this.#home, spec, undefined, access);
+    const forked = spec.fork && this.#home.fork(spec, spec.fork);
+    const run = prepareRun(this.#home, spec, forked?.state, access);
     const past = readRunPast(this.#home, spec);
     run.length += past.length;
     this.#checkLength(run.length);
     permits.resize(run.length);
     const turn = run.makeTurn(past);
     if (turn.refusal) throw turn.refusal;
-    if (spec.reservation) run.quota.raise(estimateTokens(past.history), loadConfig(this.#home.env).keys.prices);
+    // The input of a branch was not known to its caller.
+    const unseen = spec.fork ? [...past.history, ...spec.input] : past.history;
+    if (spec.reservation) run.quota.raise(estimateTokens(unseen), loadConfig(this.#home.env).keys.prices);
     this.#home.transaction(() => {
       this.#home.runs.insert(spec);
-      if (spec.request.background) turn.queue();
+      if (forked) this.#home.log.write(spec.turn, forked.lines);
+      else if (spec.request.background) turn.queue();
     });
-    this.#launch(run, scope, () => run.run(turn, past));
+    this.#launch(run, scope, () => (forked ? turn.resume(run.settle) : run.run(turn, past)));
   }
 
   /** Resumes every run that is stored but not live. `access` is that to MCP servers, by turn, where another process has had it. */

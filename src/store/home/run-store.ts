@@ -16,6 +16,15 @@ import type { Tables } from "./tables.ts";
 
 /** Background runs that are not settled yet, with everything that is needed to resume one. */
 
+/** The beginning of a branch. */
+export interface Fork {
+  turn: string;
+  /** The sequence number, or the id of an item or call, up to which the turn is kept. Nothing of its output is by default. */
+  at?: number | string;
+  /** Another output of the call in `at`. */
+  output?: string;
+}
+
 /** A run as it was accepted. */
 export interface RunSpec {
   home: string;
@@ -39,6 +48,12 @@ export interface RunSpec {
   /** Labels of MCP servers that cannot be reached after a restart, because their credentials are not stored. */
   withheld?: string[];
   inConversation: boolean;
+  /** The turn of the same home of which it is a branch, which gives it its input and its beginning. */
+  fork?: Fork;
+  /** The last position of its conversation that a branch sees, which is not in the conversation itself. */
+  base?: number | null;
+  /** The answer to a hosted call that was changed in a branch. */
+  givenOutput?: { item: string; output: string };
   /** How long it has waited for its conversation, in milliseconds. */
   waitedMs?: number;
   /**
