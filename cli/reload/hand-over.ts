@@ -36,6 +36,9 @@ const HOLD_MS = 800;
 const CLIENTS_POLL_MS = 200;
 const IDLE_LOOKS = 3;
 
+/** The time in which a process without clients reports its usage. Milliseconds. */
+const REPORTING_MS = 10_000;
+
 /**
  * Starts a successor, which takes over the objects of its predecessor. Rejects if it does not start, or if either does
  * not answer: the predecessor then has its objects again. `whenClosed` is called while no process has the file of an
@@ -72,12 +75,12 @@ export async function retire(predecessor: WorkerProcess): Promise<void> {
   await predecessor.tell("hold");
   await sleep(HOLD_MS);
   await predecessor.tell("retire");
-  predecessor.stopAccepting();
+  await predecessor.stopAccepting();
 }
 
 /**
- * Ends a process that accepts no more connections when its clients have gone, or after `graceMs`: false if it had some
- * then. Connections from this program's other processes are not waited for: they never end by themselves.
+ * Ends a process that accepts no more connections when its clients have gone and its usage is reported, or after `graceMs`: false if it
+ * had clients then. Connections from this program's other processes are not waited for: they never end by themselves.
  */
 export async function endWithClients(worker: WorkerProcess, graceMs: number): Promise<boolean> {
   const stopped = worker.stop(graceMs);
@@ -88,6 +91,7 @@ export async function endWithClients(worker: WorkerProcess, graceMs: number): Pr
     idle = (await openConnections(worker.pid, worker.port)) === 0 ? idle + 1 : 0;
   }
   if (isOver) return stopped;
+  await Promise.race([worker.reported(), sleep(REPORTING_MS, undefined, { ref: false })]);
   await worker.stop(0);
   return true;
 }

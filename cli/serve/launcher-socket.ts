@@ -12,7 +12,7 @@ const { request } = process.getBuiltinModule("node:http");
 
 /** The answer of a Worker's process to every command. */
 export interface WorkerState {
-  /** The number of foreground turns. */
+  /** The number of foreground turns, and of their streams that have not been sent to their end. */
   turns: number;
   /** The number of streams whose header has been sent. */
   streams: number;
@@ -34,19 +34,47 @@ export async function askLauncher(
   body: unknown = null,
   timeoutMs = TIMEOUT_MS,
 ): Promise<WorkerState> {
+  return (await json(await begunAnswer(socketPath, path, body, timeoutMs))) as WorkerState;
+}
+
+/** An answer whose header has come. `timeoutMs` limits each silence. */
+async function begunAnswer(
+  socketPath: string,
+  path: string,
+  body: unknown,
+  timeoutMs: number,
+): Promise<IncomingMessage> {
   const method = path === "" ? "GET" : "POST";
   const asked = request({ socketPath, path: `/${path}`, method, agent: false, timeout: timeoutMs });
   asked.on("timeout", () => asked.destroy(new Error("no answer")));
   asked.end(method === "POST" ? JSON.stringify(body) : undefined);
   const [answer] = (await once(asked, "response")) as [IncomingMessage];
   if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`);
-  return (await json(answer)) as WorkerState;
+  return answer;
 }
 
-/** The interval at which the Worker is asked whether its turns have ended. */
+/**
+ * Has a Worker that is about to end report the usage of all its turns. Resolves when its answer has begun. The answer ends when that is
+ * done, and a workerd that is told to end waits for the end of every answer that has begun. `reported` resolves then, or with the end of
+ * the process. Rejects if the Worker does not answer.
+ */
+export async function askForReport(socketPath: string): Promise<{ reported: Promise<void> }> {
+  const answer = await begunAnswer(socketPath, "report", null, TIMEOUT_MS);
+  answer.socket.setTimeout(0);
+  const reported = once(answer.resume(), "close").then(
+    () => {},
+    () => {},
+  );
+  return { reported };
+}
+
+/** The interval at which the Worker is asked whether its turns have ended. Milliseconds. */
 const DRAIN_POLL_MS = 100;
 
-/** Lets the Worker refuse new requests, and waits until no foreground turn runs. Rejects if it does not answer. */
+/**
+ * Lets the Worker refuse new requests, and waits until no foreground turn runs, and the usage of all is reported. Rejects if it does
+ * not answer.
+ */
 export async function untilDrained(socketPath: string): Promise<void> {
   for (let state = await askLauncher(socketPath, "end"); state.turns > 0; state = await askLauncher(socketPath)) {
     await sleep(DRAIN_POLL_MS);

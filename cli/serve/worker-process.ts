@@ -28,7 +28,7 @@ import {
 } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
-import { askLauncher, callsOf, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
+import { askForReport, askLauncher, callsOf, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
 import type { ListeningSockets } from "./listening.ts";
 import { type LogFormat, ownLine } from "./log-lines.ts";
 import { openFileList, openFilesLimit } from "./open-files.ts";
@@ -103,10 +103,15 @@ export interface WorkerProcess {
    * has changed.
    */
   configure(file: TextVariables): Promise<readonly string[]>;
-  /** Lets it refuse new requests, and waits until no foreground turn runs. Rejects if it does not answer. */
+  /** Lets it refuse new requests, and waits until no foreground turn runs, and all usage is reported. Rejects if it does not answer. */
   drain(): Promise<void>;
-  /** Makes it accept no more connections, those of its launcher included. It ends with its last client. */
-  stopAccepting(): void;
+  /**
+   * Makes it accept no more connections, those of its launcher included. It ends with its last client, when the usage of its requests is
+   * reported. Rejects if it does not answer.
+   */
+  stopAccepting(): Promise<void>;
+  /** Resolves when one that accepts no more connections has reported its usage, or has ended. */
+  reported(): Promise<void>;
   /**
    * Ends it. For `graceMs` it refuses new requests, and continues the running ones: false if some were left, and cut
    * off. May be called again, with less time, too.
@@ -217,6 +222,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     probing.signal.addEventListener("abort", () => watched[Symbol.dispose]());
     let hasHung = false;
     let isAccepting = true;
+    let reported = Promise.resolve();
     const measured = async () => ({
       ...(await measuresOf(child.pid, storage)),
       ...(options.state && stateMeasures(options.state)),
@@ -234,11 +240,13 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       hasHung: () => hasHung,
       configure: async (file) => (await tell("configuration", file)).mistakes ?? [],
       drain: () => untilDrained(launcherSocket),
-      stopAccepting: () => {
+      stopAccepting: async () => {
+        ({ reported } = await askForReport(launcherSocket));
         probing.abort();
         isAccepting = false;
         child.kill("SIGTERM");
       },
+      reported: () => reported,
       stop: (graceMs) => {
         probing.abort();
         const drainMs = isAccepting ? (cluster ? graceMs / 2 : graceMs) : 0;

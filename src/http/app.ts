@@ -6,8 +6,8 @@ import { requestId } from "hono/request-id";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { shownError, shownHeaders, toShownError } from "../api/faults.ts";
 import { loadConfig } from "../config/index.ts";
-import { reportEnded } from "../store/limits/ended-requests.ts";
-import { processState } from "../store/objects/process-state.ts";
+import { reportAllEnded, reportEnded } from "../store/limits/ended-requests.ts";
+import { clientsAreToLeave, processState } from "../store/objects/process-state.ts";
 import { type Telemetry, telemetryOf } from "../telemetry/telemetry.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv, Authenticated } from "./app-env.ts";
@@ -128,6 +128,8 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
     ...(isStream && { transport: "sse" }),
   });
   observation.answered(res.status, error && shownError(error));
+  // With its last answer the process may end.
+  if (clientsAreToLeave()) await reportAllEnded(context.env.BOARD);
 }
 
 export default app;

@@ -3,8 +3,7 @@ import { SseStream } from "@responses-edge/bounded-io/event-stream/sse-stream";
 import { followedRuns } from "../api/run-events.ts";
 import { configure, type TextVariables } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
-import { reportRequests } from "../store/deployment/request-reports.ts";
-import { reportUsage } from "../store/limits/allowances.ts";
+import { reportAllEnded } from "../store/limits/ended-requests.ts";
 import { turnsBesideClients } from "../store/limits/permits.ts";
 import { noteDamaged, takeSuspects } from "../store/objects/damage.ts";
 import { closeObjects, takeOver } from "../store/objects/hand-over.ts";
@@ -23,29 +22,43 @@ import {
 /** How long after `/retire` clients are told to leave: workerd has stopped accepting connections by then. Milliseconds. */
 const RETIRING_MS = 200;
 
-/** How long an answer waits for the usage to be reported. Milliseconds. */
-const REPORTING_MS = 1_000;
+/** The interval at which a process that reports its usage looks whether its turns have ended. Milliseconds. */
+const REPORT_POLL_MS = 50;
+
+const encoder = new TextEncoder();
 
 /**
  * Answers the launcher of a self-hosted process, on a socket of its own (`cli/serve/launcher-socket.ts`). No other deployment
- * exposes it. Every answer gives the number of foreground turns, and of streams whose header has been sent.
+ * exposes it. Every answer gives the number of turns that have not ended, and of streams whose header has been sent.
  */
 export class Launcher extends WorkerEntrypoint<RawEnv> {
   override async fetch(request: Request): Promise<Response> {
     processState.hasLauncher = true;
     const body = request.method === "POST" ? await request.json<unknown>() : undefined;
-    const more = await this.#run(new URL(request.url).pathname, body);
-    const turns = turnsBesideClients();
-    // An answer without turns lets the launcher end the process: their use must be reported by then.
-    if (clientsAreToLeave()) {
-      const { BOARD: boards } = withObjects(this.env);
-      await Promise.race([Promise.all([reportUsage(), reportRequests(boards)]), scheduler.wait(REPORTING_MS)]);
-    }
-    return Response.json({
-      turns,
-      streams: SseStream.open + followedRuns() - streamsHeld(),
-      ...more,
-    });
+    const { pathname: command } = new URL(request.url);
+    const more = await this.#run(command, body);
+    if (command === "/report") return this.#untilReported();
+    const turns = unendedTurns();
+    // The launcher may end a process that has no more turns: their usage must be reported by then.
+    if (processState.isEnding) await reportAllEnded(withObjects(this.env).BOARD);
+    return Response.json({ turns, streams: SseStream.open + followedRuns() - streamsHeld(), ...more });
+  }
+
+  /** An answer that ends when the turns of this process have ended and their usage is reported: workerd does not end before. */
+  #untilReported(): Response {
+    const { readable, writable } = new IdentityTransformStream();
+    const writer = writable.getWriter();
+    const report = async () => {
+      // The first byte sends the header.
+      await writer.write(encoder.encode("\n"));
+      // From then on every answer waits until its usage is reported.
+      while (!clientsAreToLeave() || unendedTurns() > 0) await scheduler.wait(REPORT_POLL_MS);
+      await reportAllEnded(withObjects(this.env).BOARD);
+      await writer.close();
+    };
+    // A launcher that has ended needs no answer.
+    this.ctx.waitUntil(report().catch(() => {}));
+    return new Response(readable);
   }
 
   /** Runs a command. Gives what its answer has beside the numbers. */
@@ -86,4 +99,9 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
         return undefined;
     }
   }
+}
+
+/** The number of foreground turns, and of streams that have not been sent to their end. */
+function unendedTurns(): number {
+  return turnsBesideClients() + SseStream.open;
 }

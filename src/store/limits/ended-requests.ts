@@ -1,10 +1,11 @@
 import { type UsageKind, withDuration } from "@responses-edge/usage-limits";
 import type { Config, PassthroughEndpoint } from "../../config/index.ts";
+import type { Env } from "../../env.ts";
 import type { EndedRequest } from "../../telemetry/telemetry.ts";
 import type { WideEvent } from "../../telemetry/wide-event.ts";
-import { noteRequest, type ReportTarget } from "../deployment/request-reports.ts";
+import { noteRequest, type ReportTarget, reportRequests } from "../deployment/request-reports.ts";
 import { summaryOf } from "../deployment/request-summary.ts";
-import { countUsage, type UseOwner } from "./allowances.ts";
+import { countUsage, reportUsage, type UseOwner } from "./allowances.ts";
 
 /**
  * Requests that have ended: their caller's usage counts errors and durations, beside what they have used, and the operator's log has
@@ -58,6 +59,17 @@ export function reportEnded(owner: EndedOwner, ended: EndedRequest, isBrief = fa
   const { keys, listsResponses } = owner.config;
   const summary = listsResponses ? summaryOf(ended, keys.prices) : undefined;
   if (summary) noteRequest(summary, owner, isBrief);
+}
+
+/** The longest time for which a process that ends waits for its reports. Milliseconds. */
+const REPORTING_MS = 4_000;
+
+/** Reports at once what is not reported of ended requests. Resolves when that was tried, or takes too long; never rejects. */
+export async function reportAllEnded(boards: Env["BOARD"]): Promise<void> {
+  const late = Promise.withResolvers<void>();
+  const timer = setTimeout(late.resolve, REPORTING_MS);
+  await Promise.race([Promise.all([reportUsage(), reportRequests(boards)]), late.promise]);
+  clearTimeout(timer);
 }
 
 function countEnded(owner: UseOwner, event: WideEvent, isBrief: boolean): void {
