@@ -6,7 +6,7 @@ import { type ServerState, serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
 import type { Overview } from "../contract/admin-objects.ts";
 import type { Env } from "../env.ts";
-import { addSums, HOUR, MINUTE, MINUTES_KEPT_S, NO_SUMS, type Sums } from "../store/deployment/request-log.ts";
+import { addSums, HOUR, MINUTE, MINUTES_KEPT_S, noSums, type Sums } from "../store/deployment/request-log.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { askOthers, type OtherWorker } from "../store/objects/workers.ts";
 import type { overviewQuery } from "./queries.ts";
@@ -59,7 +59,7 @@ export async function readOverview(
   return {
     object: "list",
     data: starts.map((start) => {
-      const sums = (byBucket.get(start) ?? []).reduce((sum, row) => addSums(sum, row.sums), NO_SUMS);
+      const sums = (byBucket.get(start) ?? []).reduce((sum, row) => addSums(sum, row.sums), noSums());
       return { object: "overview.bucket" as const, start_time: start, end_time: start + seconds, ...shown(sums) };
     }),
     now: present(servers),

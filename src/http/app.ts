@@ -129,7 +129,7 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
   });
   observation.answered(res.status, error && shownError(error));
   // With its last answer the process may end.
-  if (clientsAreToLeave()) await reportAllEnded(context.env.BOARD);
+  if (clientsAreToLeave()) await reportAllEnded();
 }
 
 export default app;

@@ -40,7 +40,7 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
     if (command === "/report") return this.#untilReported();
     const turns = unendedTurns();
     // The launcher may end a process that has no more turns: their usage must be reported by then.
-    if (processState.isEnding) await reportAllEnded(withObjects(this.env).BOARD);
+    if (processState.isEnding) await reportAllEnded();
     return Response.json({ turns, streams: SseStream.open + followedRuns() - streamsHeld(), ...more });
   }
 
@@ -53,7 +53,7 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
       await writer.write(encoder.encode("\n"));
       // From then on every answer waits until its usage is reported.
       while (!clientsAreToLeave() || unendedTurns() > 0) await scheduler.wait(REPORT_POLL_MS);
-      await reportAllEnded(withObjects(this.env).BOARD);
+      await reportAllEnded();
       await writer.close();
     };
     // A launcher that has ended needs no answer.

@@ -1,4 +1,4 @@
-import { withDuration } from "@responses-edge/usage-limits";
+import { addDuration } from "@responses-edge/usage-limits";
 import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { ask, create, makeKey, usageOf } from "../e2e/key-support.ts";
 import { eventually } from "../e2e/support.ts";
@@ -155,7 +155,7 @@ function useForADay({ gateway }: ConsoleRig, tenant: string, key: string, share:
          VALUES (?, ?, 'completions', ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?)`,
       ...[start, key, "simulator", requests ?? 0, input ?? 0, Math.round((input ?? 0) * 0.4), output ?? 0],
       ...[hour % 3, (requests ?? 0) * 1_800],
-      ...[1_500 + 60 * hour, 240 + 9 * hour].map((ms) => JSON.stringify(withDuration({}, ms))),
+      ...[1_500 + 60 * hour, 240 + 9 * hour].map((ms) => JSON.stringify(addDuration({}, ms))),
     );
   }
 }
@@ -179,8 +179,8 @@ function requestsForADay({ worker }: ConsoleRig): void {
         output: requests * 240,
       },
       ...{ generated: requests * 240, generatingMs: Math.round(requests * 3_000 * slow) },
-      durations: durations.reduce(withDuration, {}),
-      firstTokens: durations.map((ms) => ms / 9).reduce(withDuration, {}),
+      durations: durations.reduce(addDuration, {}),
+      firstTokens: durations.map((ms) => ms / 9).reduce(addDuration, {}),
       byStatus: { completed: requests },
     };
     const sql = "INSERT OR REPLACE INTO sums (width, start, body) VALUES (60, ?, ?)";

@@ -13,7 +13,8 @@ import {
   STORED_LIMITS,
 } from "./limits.ts";
 import { RecentNeeds } from "./recent-needs.ts";
-import { type UsageEntry, UsageSums, usedIn } from "./usage.ts";
+import { ReportTimer, type WaitUntil } from "./report-timer.ts";
+import { type RequestOutcome, type UsageEntry, type UsageKind, UsageSums, usedIn } from "./usage.ts";
 
 /** The ledger of a tenant, in this process or elsewhere. */
 export interface QuotaStub {
@@ -32,9 +33,6 @@ export interface AllowanceSetting {
   /** The process ends soon: nothing may wait to be reported. */
   isEnding(): boolean;
 }
-
-/** Keeps work alive that outlives a request. */
-type WaitUntil = (promise: Promise<unknown>) => void;
 
 /** A request's part of an allowance, until it ends. */
 export interface Reservation {
@@ -72,10 +70,6 @@ const LIFETIME_MS = 60_000;
 /** The interval at which an isolate reports for a longer request. */
 const RENEW_AFTER_MS = 20_000;
 
-/** The delay of a report after the first ended request, and the attempts if the quota does not answer. */
-const REPORT_AFTER_MS = 1_000;
-const MAX_REPORTS = 10;
-
 /** The maximum wait of a request for an answer: the platform may have ended the request that asks. */
 const ANSWER_WITHIN_MS = 10_000;
 
@@ -110,8 +104,7 @@ export class Allowance {
   #used: Amounts = { ...NOTHING };
   readonly #usage = new UsageSums();
   #reports = 0;
-  /** The time of the next report, Unix milliseconds; undefined if none is due. */
-  #due: number | undefined;
+  readonly #timer = new ReportTimer(async () => !this.#isAsking && (await this.#ask()) && this.#settled.length === 0);
   #waiting: Waiter[] = [];
   #refusal: { obstacle: Obstacle; until: number } | undefined;
   /** The time since when the quota is being asked, Unix milliseconds; 0 if it is not. Another number belongs to another asker. */
@@ -157,7 +150,13 @@ export class Allowance {
   /** Counts usage that has taken nothing. `isBrief`: waiting costs, so that the report comes at once. */
   count(usage: readonly UsageEntry[], waitUntil: WaitUntil, isBrief: boolean): void {
     for (const entry of usage) this.#usage.add(entry);
-    this.#reportSoon(waitUntil, isBrief ? 0 : REPORT_AFTER_MS);
+    this.#reportSoon(waitUntil, isBrief);
+  }
+
+  /** Counts the end of a request to a model, beside what it has used. `isBrief`: as `count` has it. */
+  countOutcome(kind: UsageKind, model: string, outcome: RequestOutcome, waitUntil: WaitUntil, isBrief: boolean): void {
+    this.#usage.addOutcome(kind, model, outcome);
+    this.#reportSoon(waitUntil, isBrief);
   }
 
   /** Reports at once what is not reported. Resolves when that was tried; never rejects. */
@@ -341,8 +340,8 @@ export class Allowance {
       needed: lacking(this.#waiting.reduce((sum, { need }) => plus(sum, need), NOTHING)),
       soon: this.#recent.soon(),
     };
-    const [used, usage, due] = [this.#used, this.#usage.take(), this.#due];
-    [this.#used, this.#due] = [{ ...NOTHING }, undefined];
+    const [used, usage, due] = [this.#used, this.#usage.take(), this.#timer.take()];
+    this.#used = { ...NOTHING };
     this.#reports += 1;
     holder ??= crypto.randomUUID();
     const report = { ...this.#account, limits: this.#limits, holder, report: this.#reports, held, used, want };
@@ -355,32 +354,16 @@ export class Allowance {
     } catch (error) {
       // The next report repeats it. If this one has arrived after all, it counts twice, rather than not at all.
       this.#used = plus(this.#used, used);
-      this.#due ??= due;
+      this.#timer.putBack(due);
       for (const entry of usage) this.#usage.add(entry);
       throw error;
     }
   }
 
   /** Reports soon, unless a question comes before; again until the quota has heard it, and homes what was stored. */
-  #reportSoon(waitUntil: WaitUntil, afterMs = REPORT_AFTER_MS): void {
+  #reportSoon(waitUntil: WaitUntil, isBrief = false): void {
     if (!this.#isUnreported && this.#settled.length === 0 && !hasAny(this.#free)) return;
-    const wait = this.#setting.isEnding() ? 0 : afterMs;
-    // A timer whose request was ended by the platform never fires.
-    if (this.#due !== undefined && Date.now() < this.#due + REPORT_AFTER_MS && this.#due <= Date.now() + wait) return;
-    const report = async () => {
-      for (let left = MAX_REPORTS; left > 0; left -= 1) {
-        const after = left === MAX_REPORTS ? wait : REPORT_AFTER_MS;
-        const due = Date.now() + after;
-        this.#due = due;
-        await new Promise((resolve) => setTimeout(resolve, after));
-        // A question has reported it meanwhile, or another report is in progress.
-        if (this.#due !== due) return;
-        if (!this.#isAsking && (await this.#ask()) && this.#settled.length === 0) return;
-        // A later use of the quota has begun a report of its own, with these figures.
-        if (this.#due !== undefined && this.#due !== due) return;
-      }
-    };
-    waitUntil(report());
+    this.#timer.start(waitUntil, isBrief || this.#setting.isEnding() ? 0 : undefined);
   }
 
   /** Gives free amounts back to the quota, except this much. */

@@ -2,7 +2,7 @@
  * Durations, counted by buckets whose bounds grow by a fifth (2^¼): counts of many reporters add up, and a quantile of them is off by
  * a tenth at most. Plain data: the number of each bucket that is not empty, by its index.
  */
-export type Durations = Readonly<Record<string, number>>;
+export type Durations = Record<string, number>;
 
 /** Buckets for each doubling of a duration. */
 const PER_DOUBLING = 4;
@@ -15,21 +15,21 @@ export function bucketOf(ms: number): number {
   return Math.min(LAST, Math.max(0, Math.round(PER_DOUBLING * Math.log2(Math.max(1, ms)))));
 }
 
-/** The counts with one more duration, in milliseconds. */
-export function withDuration(durations: Durations, ms: number): Durations {
+/** Counts one more duration, in milliseconds. Gives the counts, which it changes. */
+export function addDuration(durations: Durations, ms: number): Durations {
   const bucket = bucketOf(ms);
-  return { ...durations, [bucket]: (durations[bucket] ?? 0) + 1 };
+  durations[bucket] = (durations[bucket] ?? 0) + 1;
+  return durations;
 }
 
-/** The sum of two counts. */
-export function addDurations(one: Durations, other: Durations): Durations {
-  const sum: Record<string, number> = { ...one };
-  for (const [bucket, count] of Object.entries(other)) sum[bucket] = (sum[bucket] ?? 0) + count;
+/** Adds counts to others, by their names. Gives `sum`, which it changes. */
+export function addCounts(sum: Record<string, number>, counts: Readonly<Record<string, number>>) {
+  for (const name in counts) sum[name] = (sum[name] ?? 0) + (counts[name] ?? 0);
   return sum;
 }
 
 /** The duration that a part of all durations does not exceed (0.5: the median), in milliseconds; null if there are none. */
-export function quantile(durations: Durations, part: number): number | null {
+export function quantile(durations: Readonly<Durations>, part: number): number | null {
   // Keys that are whole numbers come in their order.
   const buckets = Object.entries(durations);
   const total = buckets.reduce((sum, [, count]) => sum + count, 0);

@@ -1,5 +1,5 @@
 import { quantile } from "./durations.ts";
-import { addEnded, NO_REQUESTS, type UsageKind, type UsageRow } from "./usage.ts";
+import { addEnded, noRequests, type UsageKind, type UsageRow } from "./usage.ts";
 
 /** Usage in the shapes of OpenAI's `GET /v1/organization/usage/…` (openai 7.59 `admin.organization.usage`); its projects are tenants. */
 
@@ -87,7 +87,7 @@ export function usageResults(kind: UsageKind, rows: readonly TenantUsage[], grou
 function endedIn(rows: readonly TenantUsage[]) {
   const { errors, ms, durations, firstTokens } = rows.reduce(
     (sum, { ended }) => (ended ? addEnded(sum, ended) : sum),
-    NO_REQUESTS,
+    noRequests(),
   );
   return {
     num_errors: errors,

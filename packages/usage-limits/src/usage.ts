@@ -1,4 +1,4 @@
-import { addDurations, type Durations } from "./durations.ts";
+import { addCounts, addDuration, type Durations } from "./durations.ts";
 
 /** Usage, by its kind, and its cost. */
 
@@ -40,16 +40,37 @@ export interface EndedRequests {
   firstTokens: Durations;
 }
 
-export const NO_REQUESTS: Readonly<EndedRequests> = { errors: 0, ms: 0, durations: {}, firstTokens: {} };
+/** No requests, to which others are added. */
+export function noRequests(): EndedRequests {
+  return { errors: 0, ms: 0, durations: {}, firstTokens: {} };
+}
 
-/** Adds two counts of ended requests up. */
-export function addEnded(one: EndedRequests, other: EndedRequests): EndedRequests {
-  return {
-    errors: one.errors + other.errors,
-    ms: one.ms + other.ms,
-    durations: addDurations(one.durations, other.durations),
-    firstTokens: addDurations(one.firstTokens, other.firstTokens),
-  };
+/** How a request has ended. Milliseconds. */
+export interface RequestOutcome {
+  isError: boolean;
+  ms: number;
+  /** The time until the first token; undefined if there was none. */
+  firstTokenMs: number | undefined;
+}
+
+/** Counts a request that has ended. */
+export function countOutcome(sum: EndedRequests, { isError, ms, firstTokenMs }: RequestOutcome): void {
+  if (isError) {
+    sum.errors += 1;
+    return;
+  }
+  sum.ms += ms;
+  addDuration(sum.durations, ms);
+  if (firstTokenMs !== undefined) addDuration(sum.firstTokens, firstTokenMs);
+}
+
+/** Adds counts of ended requests to others. Gives `sum`, which it changes. */
+export function addEnded<Sum extends EndedRequests>(sum: Sum, other: Readonly<EndedRequests>): Sum {
+  sum.errors += other.errors;
+  sum.ms += other.ms;
+  addCounts(sum.durations, other.durations);
+  addCounts(sum.firstTokens, other.firstTokens);
+  return sum;
 }
 
 /** A usage, with its time and its key. */
@@ -67,19 +88,31 @@ export const OTHER_MODELS = "other";
 
 /** Usage that adds up until it is taken: one entry for each kind and model. */
 export class UsageSums {
-  readonly #entries = new Map<string, OwnEntry>();
+  readonly #entries = new Map<string, UsageEntry>();
 
   get isEmpty(): boolean {
     return this.#entries.size === 0;
   }
 
   add(entry: UsageEntry): void {
-    const { kind = "completions", model } = entry;
-    const key = `${kind}\n${model}`;
-    const before = this.#entries.get(key);
-    if (before) addTo(before, entry);
-    else if (this.#entries.size < MAX_MODELS || model === OTHER_MODELS) this.#entries.set(key, ownCopy(entry));
-    else this.add({ ...entry, model: OTHER_MODELS });
+    const { kind = "completions", model, units, ended } = entry;
+    const sum = this.#entryOf(kind, model);
+    sum.requests += entry.requests;
+    sum.input += entry.input;
+    sum.cached += entry.cached;
+    sum.output += entry.output;
+    sum.cost += entry.cost;
+    if (units !== undefined) sum.units = (sum.units ?? 0) + units;
+    if (!ended) return;
+    sum.ended ??= noRequests();
+    addEnded(sum.ended, ended);
+  }
+
+  /** Adds the end of a request, and none of its usage. */
+  addOutcome(kind: UsageKind, model: string, outcome: RequestOutcome): void {
+    const sum = this.#entryOf(kind, model);
+    sum.ended ??= noRequests();
+    countOutcome(sum.ended, outcome);
   }
 
   /** Gives the sums, and begins anew. */
@@ -88,41 +121,16 @@ export class UsageSums {
     this.#entries.clear();
     return taken;
   }
-}
 
-/** An entry to which others are added, in place: each request adds its own. */
-type OwnEntry = UsageEntry & {
-  ended?: { errors: number; ms: number; durations: Record<string, number>; firstTokens: Record<string, number> };
-};
-
-function ownCopy(entry: UsageEntry): OwnEntry {
-  const { ended } = entry;
-  return {
-    ...entry,
-    ...(ended && {
-      ended: { ...ended, durations: { ...ended.durations }, firstTokens: { ...ended.firstTokens } },
-    }),
-  };
-}
-
-function addTo(sum: OwnEntry, entry: UsageEntry): void {
-  sum.requests += entry.requests;
-  sum.input += entry.input;
-  sum.cached += entry.cached;
-  sum.output += entry.output;
-  sum.cost += entry.cost;
-  if (entry.units !== undefined) sum.units = (sum.units ?? 0) + entry.units;
-  const { ended } = entry;
-  if (!ended) return;
-  sum.ended ??= { errors: 0, ms: 0, durations: {}, firstTokens: {} };
-  sum.ended.errors += ended.errors;
-  sum.ended.ms += ended.ms;
-  addCounts(sum.ended.durations, ended.durations);
-  addCounts(sum.ended.firstTokens, ended.firstTokens);
-}
-
-function addCounts(sum: Record<string, number>, counts: Durations): void {
-  for (const bucket in counts) sum[bucket] = (sum[bucket] ?? 0) + (counts[bucket] ?? 0);
+  #entryOf(kind: UsageKind, model: string): UsageEntry {
+    const name = `${kind}\n${model}`;
+    const known = this.#entries.get(name);
+    if (known) return known;
+    if (this.#entries.size >= MAX_MODELS && model !== OTHER_MODELS) return this.#entryOf(kind, OTHER_MODELS);
+    const made = { kind, model, requests: 0, input: 0, cached: 0, output: 0, cost: 0 };
+    this.#entries.set(name, made);
+    return made;
+  }
 }
 
 /** The tokens and the cost of some entries, as limits count them. */

@@ -1,5 +1,6 @@
 import {
-  addDurations,
+  addCounts,
+  addDuration,
   costOf,
   costResults,
   type Durations,
@@ -9,7 +10,6 @@ import {
   USAGE_REPORTS,
   UsageSums,
   usageResults,
-  withDuration,
 } from "@responses-edge/usage-limits";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -74,7 +74,7 @@ describe("the results of usage", () => {
   });
 });
 
-const durationsOf = (times: readonly number[]) => times.reduce<Durations>(withDuration, {});
+const durationsOf = (times: readonly number[]) => times.reduce<Durations>(addDuration, {});
 
 /** Matches a whole number that is off by a tenth at most. */
 const near = (ms: number) => expect.toSatisfy((told: number) => Math.abs(told - ms) <= 1 + ms / 10);
@@ -84,7 +84,7 @@ describe("durations", () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: 10_000_000 }), { minLength: 1 }), fc.nat(), (times, cut) => {
         const [one, other] = [times.slice(0, cut % times.length), times.slice(cut % times.length)];
-        const sum = addDurations(durationsOf(one), durationsOf(other));
+        const sum = addCounts(durationsOf(one), durationsOf(other));
         const sorted = times.toSorted((a, b) => a - b);
         for (const part of [0.5, 0.95]) {
           expect(quantile(sum, part)).toEqual(near(sorted[Math.ceil(times.length * part) - 1] ?? 0));
@@ -109,6 +109,17 @@ describe("the sums of usage", () => {
     expect(taken.reduce((sum, { requests }) => sum + requests, 0)).toBe(3_000);
     expect(taken.find(({ model }) => model === "other")).toMatchObject({ requests: 1_000, input: 10_000 });
     expect(sums.isEmpty).toBe(true);
+  });
+
+  it("have how requests have ended, of each kind and model", () => {
+    const sums = new UsageSums();
+    sums.add(row({ model: "m" }));
+    sums.addOutcome("completions", "m", { isError: false, ms: 100, firstTokenMs: 20 });
+    sums.addOutcome("completions", "m", { isError: true, ms: 5, firstTokenMs: undefined });
+    sums.add(row({ model: "m", ended: { errors: 1, ms: 100, durations: { 27: 1 }, firstTokens: {} } }));
+    expect(sums.take()).toMatchObject([
+      { requests: 2, ended: { errors: 2, ms: 200, durations: { 27: 2 }, firstTokens: { 17: 1 } } },
+    ]);
   });
 });
 

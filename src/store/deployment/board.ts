@@ -12,7 +12,14 @@ import { OBJECTS } from "../objects/registry.ts";
 import { Schema } from "../objects/schema.ts";
 import { WORKERS } from "../objects/workers.ts";
 import { currentOverrides } from "./keys/live-config.ts";
-import { REQUEST_TABLES, RequestLog, type RequestQuery, type SumsQuery, type SumsRow } from "./request-log.ts";
+import {
+  REQUEST_TABLES,
+  RequestLog,
+  type RequestQuery,
+  type RequestReport,
+  type SumsQuery,
+  type SumsRow,
+} from "./request-log.ts";
 
 /**
  * The board: one Durable Object that asks all model servers how they are, so that isolates need not each find out. It stops asking
@@ -69,10 +76,10 @@ export class Board extends OwnedObject {
   }
 
   /** Logs requests that have ended. */
-  noteRequests(requests: readonly RequestSummary[]): void {
+  addRequests(report: RequestReport): void {
     const { usageRetentionMs } = loadConfig(this.env).keys;
     this.#schema.open();
-    this.ctx.storage.transactionSync(() => this.#requests.add(requests, Date.now(), usageRetentionMs));
+    this.ctx.storage.transactionSync(() => this.#requests.add(report, Date.now(), usageRetentionMs));
   }
 
   /** Requests that have ended; null if there is none with the id `after`. */

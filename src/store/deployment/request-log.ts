@@ -1,4 +1,11 @@
-import { addDurations, bucketOf, type Durations } from "@responses-edge/usage-limits";
+import {
+  addCounts,
+  addEnded,
+  countOutcome,
+  type EndedRequests,
+  noRequests,
+  type RequestOutcome,
+} from "@responses-edge/usage-limits";
 import type { RequestSummary } from "../../contract/admin-objects.ts";
 import type { Schema } from "../objects/schema.ts";
 
@@ -19,30 +26,34 @@ export const REQUEST_TABLES = [
 ];
 
 /** The sums of some requests. Times are milliseconds. */
-export interface Sums {
+export interface Sums extends EndedRequests {
   requests: number;
-  errors: number;
   input: number;
   output: number;
   /** The output tokens of requests whose generation was timed, and its time: from the first token to the end. */
   generated: number;
   generatingMs: number;
-  /** Those of requests without an error. */
-  durations: Durations;
-  firstTokens: Durations;
-  byStatus: Readonly<Record<string, number>>;
+  byStatus: Record<string, number>;
 }
 
-export const NO_SUMS: Readonly<Sums> = {
-  ...{ requests: 0, errors: 0, input: 0, output: 0, generated: 0, generatingMs: 0 },
-  ...{ durations: {}, firstTokens: {}, byStatus: {} },
-};
+/** The sums of no requests, to which others are added. */
+export function noSums(): Sums {
+  return { requests: 0, input: 0, output: 0, generated: 0, generatingMs: 0, byStatus: {}, ...noRequests() };
+}
 
 /** Sums of requests that began in the same time. */
 export interface SumsRow {
   /** Unix seconds. */
   start: number;
   sums: Sums;
+}
+
+/** Requests that have ended, as an isolate reports them. */
+export interface RequestReport {
+  /** Those that have a row. */
+  rows: readonly RequestSummary[];
+  /** The sums of each minute in which some of them began. */
+  minutes: readonly SumsRow[];
 }
 
 /** The sums of each time of `width` seconds that begins at `from` or later, and before `until`. Unix seconds. */
@@ -76,9 +87,6 @@ export const MINUTES_KEPT_S = 2 * 86_400;
 /** Most requests in the log. */
 const MAX_ROWS = 100_000;
 
-/** Most requests without an error of one report that have a row, the slowest ones. All are in the sums. */
-const MAX_ROWS_OF_REPORT = 200;
-
 /** Rows that are added between two removals of old ones. */
 const SWEEP_EVERY = 1_000;
 
@@ -95,18 +103,20 @@ export class RequestLog {
     this.#maxRows = maxRows;
   }
 
-  /** Adds the requests of a report. Regularly removes what is older than `retentionMs`, or too much. Within a transaction. `now` in Unix milliseconds. */
-  add(entries: readonly RequestSummary[], now: number, retentionMs: number): void {
+  /**
+   * Adds a report. Regularly removes what is older than `retentionMs`, or too much. Within a transaction. `now` in Unix
+   * milliseconds.
+   */
+  add({ rows, minutes }: RequestReport, now: number, retentionMs: number): void {
     this.#schema.write(
       `INSERT INTO requests (id, at, tenant, key, model, server, status, ms, body)
        SELECT value ->> 'id', value ->> 'created_at', value ->> 'tenant', value ->> 'api_key_id', value ->> 'model',
          value ->> 'server', value ->> 'status', value ->> 'duration_ms', value FROM json_each(?)`,
-      JSON.stringify(rowsOf(entries)),
+      JSON.stringify(rows),
     );
-    const added = sumsOf(entries);
-    for (const width of [MINUTE, HOUR]) this.#addSums(width, added);
+    for (const width of [MINUTE, HOUR]) this.#addSums(width, minutes);
     const sweeps = Math.floor(this.#added / SWEEP_EVERY);
-    this.#added += entries.length;
+    this.#added += rows.length;
     if (sweeps !== 0 && sweeps === Math.floor(this.#added / SWEEP_EVERY)) return;
     const oldest = Math.floor((now - retentionMs) / 1000);
     const excess = "SELECT seq FROM requests ORDER BY seq DESC LIMIT 1 OFFSET ?";
@@ -125,7 +135,7 @@ export class RequestLog {
         width,
         start,
       );
-      const before = row ? (JSON.parse(row.body) as Sums) : NO_SUMS;
+      const before = row ? sumsFrom(row.body) : noSums();
       const body = JSON.stringify(all.reduce((sum, { sums }) => addSums(sum, sums), before));
       this.#schema.write("INSERT OR REPLACE INTO sums (width, start, body) VALUES (?, ?, ?)", width, start, body);
     }
@@ -183,7 +193,7 @@ export class RequestLog {
   sums({ width, from, until }: SumsQuery): SumsRow[] {
     const select = "SELECT start, body FROM sums WHERE width = ? AND start >= ? AND start < ? ORDER BY start";
     const rows = this.#schema.rows<{ start: number; body: string }>(select, width, from, until);
-    return rows.map(({ start, body }) => ({ start, sums: JSON.parse(body) as Sums }));
+    return rows.map(({ start, body }) => ({ start, sums: sumsFrom(body) }));
   }
 
   /** Forgets the requests of a tenant. The sums name none. */
@@ -197,74 +207,35 @@ function isShared({ transport }: RequestSummary): boolean {
   return transport === "websocket" || transport === "batch";
 }
 
-/** The requests of a report that have a row: a busy isolate reports a thousand at once. */
-function rowsOf(entries: readonly RequestSummary[]): readonly RequestSummary[] {
-  if (entries.length <= MAX_ROWS_OF_REPORT) return entries;
-  const slowest = entries
-    .filter(({ error }) => error === null)
-    .toSorted((one, other) => other.duration_ms - one.duration_ms)
-    .slice(0, MAX_ROWS_OF_REPORT);
-  const kept = new Set(slowest);
-  return entries.filter((entry) => entry.error !== null || kept.has(entry));
+function sumsFrom(body: string): Sums {
+  return { ...noSums(), ...(JSON.parse(body) as Partial<Sums>) };
 }
 
-/** The sums of each minute in which some of the requests began. */
-function sumsOf(entries: readonly RequestSummary[]): SumsRow[] {
-  const minutes = new Map<number, Changing>();
-  for (const entry of entries) {
-    const start = entry.created_at - (entry.created_at % MINUTE);
-    const sums = minutes.get(start) ?? { ...NO_SUMS, durations: {}, firstTokens: {}, byStatus: {} };
-    minutes.set(start, sums);
-    addRequest(sums, entry);
-  }
-  return [...minutes].map(([start, sums]) => ({ start, sums }));
-}
-
-type Counts = Record<string, number>;
-
-type Changing = Omit<Sums, "durations" | "firstTokens" | "byStatus"> & {
-  durations: Counts;
-  firstTokens: Counts;
-  byStatus: Counts;
-};
-
-function addRequest(
-  sums: Changing,
-  { error, usage, duration_ms: ms, first_token_ms: first, status }: RequestSummary,
+/** Counts a request that has ended, and its tokens. */
+export function countInSums(
+  sums: Sums,
+  status: RequestSummary["status"],
+  outcome: RequestOutcome,
+  { input, output }: { input: number; output: number },
 ): void {
-  const output = usage?.output_tokens ?? 0;
+  const { isError, ms, firstTokenMs } = outcome;
   sums.requests += 1;
-  sums.input += usage?.input_tokens ?? 0;
+  sums.input += input;
   sums.output += output;
   sums.byStatus[status] = (sums.byStatus[status] ?? 0) + 1;
-  if (error !== null) {
-    sums.errors += 1;
-    return;
-  }
-  count(sums.durations, ms);
-  if (first === null) return;
-  count(sums.firstTokens, first);
-  if (output === 0) return;
+  countOutcome(sums, outcome);
+  if (isError || firstTokenMs === undefined || output === 0) return;
   sums.generated += output;
-  sums.generatingMs += ms - first;
+  sums.generatingMs += ms - firstTokenMs;
 }
 
-function count(durations: Counts, ms: number): void {
-  const bucket = bucketOf(ms);
-  durations[bucket] = (durations[bucket] ?? 0) + 1;
-}
-
-/** Adds two sums up. */
-export function addSums(one: Sums, other: Sums): Sums {
-  return {
-    requests: one.requests + other.requests,
-    errors: one.errors + other.errors,
-    input: one.input + other.input,
-    output: one.output + other.output,
-    generated: one.generated + other.generated,
-    generatingMs: one.generatingMs + other.generatingMs,
-    durations: addDurations(one.durations, other.durations),
-    firstTokens: addDurations(one.firstTokens, other.firstTokens),
-    byStatus: addDurations(one.byStatus, other.byStatus),
-  };
+/** Adds sums to others. Gives `sum`, which it changes. */
+export function addSums(sum: Sums, other: Readonly<Sums>): Sums {
+  sum.requests += other.requests;
+  sum.input += other.input;
+  sum.output += other.output;
+  sum.generated += other.generated;
+  sum.generatingMs += other.generatingMs;
+  addCounts(sum.byStatus, other.byStatus);
+  return addEnded(sum, other);
 }

@@ -1,16 +1,25 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
+import { ReportTimer, type RequestOutcome } from "@responses-edge/usage-limits";
 import type { RequestSummary } from "../../contract/admin-objects.ts";
 import type { Env } from "../../env.ts";
+import type { EndedRequest } from "../../telemetry/telemetry.ts";
 import { clientsAreToLeave } from "../objects/process-state.ts";
+import { addSums, countInSums, MINUTE, noSums, type RequestReport, type Sums } from "./request-log.ts";
+import { isSummarised, type SummaryConfig, statusOf, summaryOf } from "./request-summary.ts";
 
-/** The requests that have ended in this isolate, until the board has them in its log. They are reported together, beside requests. */
+/**
+ * The requests that have ended in this isolate, until the board has them in its log. They are added up here, and reported together,
+ * beside requests: a busy isolate ends thousands in a second.
+ */
 
-/** The wait for others that end, and the number that are reported at once. */
-const REPORT_AFTER_MS = 1_000;
-const MOST_TOGETHER = 1_000;
+/** Most requests without an error of one report that have a row, the slowest ones. All are in the sums. */
+const MAX_ROWS = 200;
 
-/** Most requests that wait while the board does not answer. Later ones are dropped. */
-const MAX_WAITING = 10_000;
+/** The number of requests with an error that are reported at once. */
+const ERRORS_TOGETHER = 1_000;
+
+/** Most requests with an error that have a row while the board does not answer. */
+const MAX_ERRORS = 10_000;
 
 /** The board that takes the reports, and how the isolate is kept alive for them. */
 export interface ReportTarget {
@@ -18,57 +27,141 @@ export interface ReportTarget {
   waitUntil: (promise: Promise<unknown>) => void;
 }
 
-let waiting: RequestSummary[] = [];
-let dropped = 0;
+/** Requests that have ended, added up for a report. */
+export class EndedSums {
+  readonly #minutes = new Map<number, Sums>();
+  /** Those that have a row, in the order in which they ended. */
+  #rows: RequestSummary[] = [];
+  #errors = 0;
+  #others = 0;
+  /** Requests without an error that took no longer have no row. Milliseconds. */
+  #tooFast = Number.NEGATIVE_INFINITY;
+  /** The number of requests with an error that have no row, because there are too many. */
+  dropped = 0;
 
-/** When the next report is due, Unix milliseconds; undefined if none is. */
-let due: number | undefined;
+  get isEmpty(): boolean {
+    return this.#minutes.size === 0;
+  }
 
-/** The reports that are under way. */
-const underWay = new Set<Promise<void>>();
+  /** The number of requests with an error that have a row. */
+  get errors(): number {
+    return this.#errors;
+  }
 
-/** Has a request reported soon. `isBrief`: at once, because waiting costs. */
-export function noteRequest(request: RequestSummary, target: ReportTarget, isBrief: boolean): void {
-  if (waiting.length < MAX_WAITING) waiting.push(request);
-  else dropped += 1;
-  const wait = isBrief || clientsAreToLeave() || waiting.length === MOST_TOGETHER ? 0 : REPORT_AFTER_MS;
-  const at = Date.now() + wait;
-  // A timer whose request was ended by the platform never fires.
-  if (due !== undefined && due <= at && due + REPORT_AFTER_MS > Date.now()) return;
-  due = at;
-  target.waitUntil(reportAfter(wait, at, target));
+  /** Adds a request. `outcome` is how it counts. */
+  add(ended: EndedRequest, outcome: RequestOutcome, config: SummaryConfig): void {
+    const { event } = ended;
+    const second = Math.floor(ended.begunAt / 1000);
+    const tokens = { input: event.input_tokens ?? 0, output: event.output_tokens ?? 0 };
+    countInSums(this.#sumsOf(second - (second % MINUTE)), statusOf(event), outcome, tokens);
+    if (this.#hasRow(event.error !== undefined, outcome.ms)) this.#addRow(summaryOf(ended, config));
+  }
+
+  /** Adds a report that the board did not get, which is older. */
+  putBack({ rows, minutes }: RequestReport): void {
+    for (const { start, sums } of minutes) addSums(this.#sumsOf(start), sums);
+    const newer = this.#rows;
+    [this.#rows, this.#errors, this.#others] = [[], 0, 0];
+    for (const row of [...rows, ...newer]) {
+      if (this.#hasRow(row.error !== null, row.duration_ms)) this.#addRow(row);
+    }
+  }
+
+  /** All that was added. */
+  report(): RequestReport {
+    this.#keepSlowest();
+    return { rows: this.#rows, minutes: [...this.#minutes].map(([start, sums]) => ({ start, sums })) };
+  }
+
+  #sumsOf(start: number): Sums {
+    let sums = this.#minutes.get(start);
+    if (!sums) {
+      sums = noSums();
+      this.#minutes.set(start, sums);
+    }
+    return sums;
+  }
+
+  /** Tells whether a request has a row. `ms`: its duration. */
+  #hasRow(isError: boolean, ms: number): boolean {
+    if (!isError) return ms > this.#tooFast;
+    if (this.#errors < MAX_ERRORS) return true;
+    this.dropped += 1;
+    return false;
+  }
+
+  #addRow(row: RequestSummary): void {
+    this.#rows.push(row);
+    if (row.error !== null) this.#errors += 1;
+    else this.#others += 1;
+    // Twice the number at least: a choice costs the reading of all.
+    if (this.#others === 2 * MAX_ROWS) this.#keepSlowest();
+  }
+
+  #keepSlowest(): void {
+    if (this.#others <= MAX_ROWS) return;
+    const slowest = this.#rows
+      .filter(({ error }) => error === null)
+      .toSorted((one, other) => other.duration_ms - one.duration_ms)
+      .slice(0, MAX_ROWS);
+    const kept = new Set(slowest);
+    this.#rows = this.#rows.filter((row) => row.error !== null || kept.has(row));
+    this.#others = MAX_ROWS;
+    this.#tooFast = slowest.at(-1)?.duration_ms ?? this.#tooFast;
+  }
 }
 
-async function reportAfter(wait: number, at: number, { boards }: ReportTarget): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, wait));
-  // Another report is due earlier, or has been made.
-  if (due === at) await report(boards);
+let waiting = new EndedSums();
+
+/** The board of this deployment, since the first request has ended. */
+let boards: Env["BOARD"] | undefined;
+
+const timer = new ReportTimer(report);
+
+/** The reports that are under way. */
+const underWay = new Set<Promise<boolean>>();
+
+/** Has a request reported soon, if the log has such ones. `isBrief`: at once, because waiting costs. */
+export function noteRequest(
+  ended: EndedRequest,
+  outcome: RequestOutcome,
+  { config, ...target }: ReportTarget & { config: SummaryConfig },
+  isBrief: boolean,
+): void {
+  if (!isSummarised(ended.event)) return;
+  boards = target.boards;
+  waiting.add(ended, outcome, config);
+  const isNow = isBrief || clientsAreToLeave() || waiting.errors === ERRORS_TOGETHER;
+  timer.start(target.waitUntil, isNow ? 0 : undefined);
 }
 
 /** Reports what is not reported. Resolves when that, and what is under way, was tried; never rejects. */
-export async function reportRequests(boards: Env["BOARD"]): Promise<void> {
-  await Promise.all([...underWay, report(boards)]);
+export async function reportRequests(): Promise<void> {
+  await Promise.all([...underWay, report()]);
 }
 
-async function report(boards: Env["BOARD"]): Promise<void> {
-  due = undefined;
-  if (waiting.length === 0) return;
+/** False if the board does not answer. */
+async function report(): Promise<boolean> {
+  timer.take();
+  if (waiting.isEmpty || !boards) return true;
   const taken = waiting;
-  waiting = [];
+  waiting = new EndedSums();
   const told = tell(taken, boards);
   underWay.add(told);
-  await told.finally(() => underWay.delete(told));
+  return told.finally(() => underWay.delete(told));
 }
 
-async function tell(taken: readonly RequestSummary[], boards: Env["BOARD"]): Promise<void> {
+async function tell(taken: EndedSums, board: Env["BOARD"]): Promise<boolean> {
+  const made = taken.report();
   try {
-    await boards.getByName().noteRequests(taken);
+    await board.getByName().addRequests(made);
+    return true;
   } catch (error) {
-    // The next request reports them again.
-    const free = MAX_WAITING - waiting.length;
-    waiting = [...taken.slice(0, free), ...waiting];
-    dropped += Math.max(0, taken.length - free);
+    waiting.putBack(made);
+    waiting.dropped += taken.dropped;
+    const requests = made.minutes.reduce((sum, { sums }) => sum + sums.requests, 0);
     const name = error instanceof Error ? error.name : typeof error;
-    console.error(logLine({ level: "error", requests_not_reported: waiting.length, dropped, error: name }));
+    console.error(logLine({ level: "error", requests_not_reported: requests, dropped: waiting.dropped, error: name }));
+    return false;
   }
 }

@@ -1,6 +1,7 @@
 import { costOf, type Prices } from "@responses-edge/usage-limits";
 import type { RequestSummary } from "../../contract/admin-objects.ts";
 import type { EndedRequest } from "../../telemetry/telemetry.ts";
+import type { WideEvent } from "../../telemetry/wide-event.ts";
 
 /** A request that has ended as the operator's log has it: its wide event, without content. */
 
@@ -10,11 +11,18 @@ const CLIENT_CLOSED_REQUEST = 499;
 /** The longest message of an error. UTF-16 units. */
 const MAX_MESSAGE_LENGTH = 1_024;
 
-/** Undefined for a request that the log leaves out: a read that succeeded, and one without a tenant. */
-export function summaryOf({ event, begunAt, message }: EndedRequest, prices: Prices): RequestSummary | undefined {
-  const { tenant, endpoint, model, input_tokens: input, output_tokens: output } = event;
-  const isRead = /^(?:GET|HEAD|DELETE|OPTIONS) /.test(endpoint);
-  if (tenant === undefined || (isRead && event.status < 400)) return undefined;
+/** The settings of which a summary is made. */
+export interface SummaryConfig {
+  keys: { prices: Prices };
+}
+
+/** False for a request that the log leaves out: a read that succeeded, and one without a tenant. */
+export function isSummarised({ tenant, endpoint, status }: WideEvent): boolean {
+  return tenant !== undefined && (status >= 400 || !/^(?:GET|HEAD|DELETE|OPTIONS) /.test(endpoint));
+}
+
+export function summaryOf({ event, begunAt, message }: EndedRequest, { keys }: SummaryConfig): RequestSummary {
+  const { tenant = "", endpoint, model, input_tokens: input, output_tokens: output } = event;
   const cached = event.cached_tokens ?? 0;
   const tokens = input === undefined || output === undefined ? undefined : { input, cached, output };
   const usage = tokens && {
@@ -43,12 +51,12 @@ export function summaryOf({ event, begunAt, message }: EndedRequest, prices: Pri
     queued_ms: event.queued_ms ?? 0,
     attempts: event.attempts ?? 0,
     usage: usage ?? null,
-    cost_usd: tokens ? costOf(model ?? "", tokens, prices) / 1e6 : null,
+    cost_usd: tokens ? costOf(model ?? "", tokens, keys.prices) / 1e6 : null,
     error: code === undefined ? null : { code, message: (message ?? code).slice(0, MAX_MESSAGE_LENGTH), upstream },
   };
 }
 
-function statusOf({ outcome, status }: EndedRequest["event"]): RequestSummary["status"] {
+export function statusOf({ outcome, status }: WideEvent): RequestSummary["status"] {
   if (outcome !== undefined) return outcome as RequestSummary["status"];
   if (status === CLIENT_CLOSED_REQUEST) return "cancelled";
   return status >= 400 ? "refused" : "completed";

@@ -6,6 +6,7 @@ import {
   costOf,
   NO_LIMITS,
   type Prices,
+  type RequestOutcome,
   type UsageEntry,
   type UsageKind,
 } from "@responses-edge/usage-limits";
@@ -67,6 +68,19 @@ export function countUsage(
 ): void {
   if (!quotas || usage.length === 0) return;
   allowanceOf(identity, identity.counted ?? NO_LIMITS, quotas).count(usage, waitUntil, isBrief);
+}
+
+/** Counts the end of a request beside what it has used. `isBrief`: as `countUsage` has it. */
+export function countOutcome(
+  { identity, quotas, waitUntil }: UseOwner,
+  kind: UsageKind,
+  model: string,
+  outcome: RequestOutcome,
+  isBrief: boolean,
+): void {
+  if (!quotas) return;
+  const allowance = allowanceOf(identity, identity.counted ?? NO_LIMITS, quotas);
+  allowance.countOutcome(kind, model, outcome, waitUntil, isBrief);
 }
 
 /** Reports what this isolate has not reported. Resolves when that was tried; never rejects. */

@@ -1,11 +1,8 @@
-import { type UsageKind, withDuration } from "@responses-edge/usage-limits";
+import type { UsageKind } from "@responses-edge/usage-limits";
 import type { Config, PassthroughEndpoint } from "../../config/index.ts";
-import type { Env } from "../../env.ts";
 import type { EndedRequest } from "../../telemetry/telemetry.ts";
-import type { WideEvent } from "../../telemetry/wide-event.ts";
 import { noteRequest, type ReportTarget, reportRequests } from "../deployment/request-reports.ts";
-import { summaryOf } from "../deployment/request-summary.ts";
-import { countUsage, reportUsage, type UseOwner } from "./allowances.ts";
+import { countOutcome, reportUsage, type UseOwner } from "./allowances.ts";
 
 /**
  * Requests that have ended: their caller's usage counts errors and durations, beside what they have used, and the operator's log has
@@ -46,8 +43,6 @@ const KINDS: ReadonlyMap<string, UsageKind> = new Map([
 /** The model of a request that was refused before it was known which one it asks. */
 const UNKNOWN_MODEL = "unknown";
 
-const NOTHING_USED = { requests: 0, input: 0, cached: 0, output: 0, cost: 0 };
-
 /** The caller of a request, and the receivers of its reports. */
 export interface EndedOwner extends UseOwner, ReportTarget {
   config: Pick<Config, "keys" | "listsResponses">;
@@ -55,33 +50,20 @@ export interface EndedOwner extends UseOwner, ReportTarget {
 
 /** Reports a request that has ended. `isBrief`: the report comes at once, because waiting costs. */
 export function reportEnded(owner: EndedOwner, ended: EndedRequest, isBrief = false): void {
-  countEnded(owner, ended.event, isBrief);
-  const { keys, listsResponses } = owner.config;
-  const summary = listsResponses ? summaryOf(ended, keys.prices) : undefined;
-  if (summary) noteRequest(summary, owner, isBrief);
+  const { endpoint, level, model = UNKNOWN_MODEL, total_ms: ms, first_token_ms: firstTokenMs } = ended.event;
+  const outcome = { isError: level === "error", ms, firstTokenMs };
+  const kind = KINDS.get(endpoint);
+  if (kind) countOutcome(owner, kind, model, outcome, isBrief);
+  if (owner.config.listsResponses) noteRequest(ended, outcome, owner, isBrief);
 }
 
 /** The longest time for which a process that ends waits for its reports. Milliseconds. */
 const REPORTING_MS = 4_000;
 
 /** Reports at once what is not reported of ended requests. Resolves when that was tried, or takes too long; never rejects. */
-export async function reportAllEnded(boards: Env["BOARD"]): Promise<void> {
+export async function reportAllEnded(): Promise<void> {
   const late = Promise.withResolvers<void>();
   const timer = setTimeout(late.resolve, REPORTING_MS);
-  await Promise.race([Promise.all([reportUsage(), reportRequests(boards)]), late.promise]);
+  await Promise.race([Promise.all([reportUsage(), reportRequests()]), late.promise]);
   clearTimeout(timer);
-}
-
-function countEnded(owner: UseOwner, event: WideEvent, isBrief: boolean): void {
-  const kind = KINDS.get(event.endpoint);
-  if (!kind) return;
-  const { level, model = UNKNOWN_MODEL, total_ms: ms, first_token_ms: firstToken } = event;
-  const isError = level === "error";
-  const ended = {
-    errors: isError ? 1 : 0,
-    ms: isError ? 0 : ms,
-    durations: isError ? {} : withDuration({}, ms),
-    firstTokens: isError || firstToken === undefined ? {} : withDuration({}, firstToken),
-  };
-  countUsage(owner, [{ kind, model, ...NOTHING_USED, ended }], isBrief);
 }

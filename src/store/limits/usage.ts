@@ -6,7 +6,7 @@ import {
   costOf,
   type Durations,
   type EndedRequests,
-  NO_REQUESTS,
+  noRequests,
   OTHER_MODELS,
   type Prices,
   type UsageEntry,
@@ -94,7 +94,8 @@ export class UsageStore {
   #endedIn(row: readonly (string | number)[], ended: EndedRequests | undefined): EndedRequests {
     const select = `SELECT ${ENDED} FROM used WHERE start = ? AND key = ? AND kind = ? AND model = ?`;
     const [before] = this.#schema.rows<EndedCells>(select, ...row);
-    return addEnded(before ? fromCells(before) : NO_REQUESTS, ended ?? NO_REQUESTS);
+    const sum = before ? fromCells(before) : noRequests();
+    return ended ? addEnded(sum, ended) : sum;
   }
 
   /** Notes the size of a vector store at `now`. Within a transaction. */

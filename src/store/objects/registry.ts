@@ -233,7 +233,7 @@ export const OBJECTS = {
     exported: "not",
     erased: "function",
     methods: {
-      noteRequests: "once",
+      addRequests: "once",
       requests: "repeatable",
       sums: "repeatable",
       eraseTenant: "repeatable",

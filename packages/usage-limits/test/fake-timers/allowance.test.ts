@@ -84,6 +84,7 @@ afterEach(async () => {
 });
 
 const usage = (input: number, output: number): UsageEntry => ({
+  kind: "completions",
   model: "m",
   requests: 1,
   input,
