@@ -35,7 +35,7 @@ export function toEbnf({ start, rules }: Rules, { excludes = [], hyphens = false
 }
 
 /** The maximum of characters that a run may exclude and still be written as all text except these. */
-const FEW = 32;
+const FEW = 40;
 
 class EbnfWriter {
   readonly #start: string;
@@ -168,5 +168,8 @@ function escaped(character: string, special: string): string {
 
 /** llguidance reads `\u00..` wrongly, and xgrammar reads `\x..` on for as long as there are digits. */
 function readable(text: string): string {
-  return text.replace(/\\u00([\da-f]{2})(?![\dA-Fa-f])/g, "\\x$1");
+  // A backslash that is itself escaped begins no escape.
+  return text.replace(/\\\\|\\u00([\da-f]{2})(?![\dA-Fa-f])/g, (found, code) =>
+    code === undefined ? found : `\\x${code}`,
+  );
 }

@@ -81,6 +81,11 @@ export function has(set: CharSet, character: string): boolean {
   return set.some(([first, last]) => first <= code && code <= last);
 }
 
+/** Exactly this text. */
+export function text(characters: string): Expression {
+  return { kind: "text", text: characters };
+}
+
 export const NOTHING: Expression = { kind: "text", text: "" };
 
 export function isNothing(expression: Expression): boolean {

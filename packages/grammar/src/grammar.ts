@@ -25,6 +25,12 @@ export function readGrammar(format: GrammarFormat): Reading {
 
 const READ = new WeakMap<GrammarFormat, Reading>();
 
+/** The rules of the texts that a regular expression matches; undefined for one that cannot be enforced. */
+export function rulesOfRegex(pattern: string): Rules | undefined {
+  const reading = wholeRegex(pattern);
+  return "beyond" in reading ? undefined : reading;
+}
+
 function wholeRegex(pattern: string): Reading {
   const beyond = new Beyond();
   if (!pattern.isWellFormed()) throw new GrammarFault("half a surrogate pair", 0);

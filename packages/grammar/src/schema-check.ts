@@ -63,6 +63,35 @@ export function violationOf(value: unknown, schema: unknown): string | undefined
 
 class TooMuchWork extends Error {}
 
+/**
+ * Compares values with schemas that are parts of one: false only for a value that certainly does not conform. All
+ * comparisons together have the work of one.
+ */
+export function comparisonWithin(root: unknown): (value: unknown, schema: unknown) => boolean {
+  const check = new Check(root, true);
+  return (value, schema) => {
+    try {
+      return check.holds(value, schema, 0);
+    } catch (error) {
+      if (error instanceof TooMuchWork) return true;
+      throw error;
+    }
+  };
+}
+
+/** The schema of a local reference (`#/$defs/name`); undefined for any other. */
+export function schemaAt(root: unknown, reference: unknown): unknown {
+  // Anything else is another document, or an anchor.
+  if (typeof reference !== "string" || !/^#(?:\/|$)/.test(reference)) return undefined;
+  let target = root;
+  for (const part of reference.slice(1).split("/").slice(1)) {
+    const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof target !== "object" || target === null || !Object.hasOwn(target, key)) return undefined;
+    target = (target as Schema)[key];
+  }
+  return target;
+}
+
 class Check {
   readonly #root: unknown;
   /** The unknown result: true where a value counts that may conform, false where it must do so certainly. */
@@ -155,7 +184,8 @@ class Check {
       case "const":
         return this.#isSame(value, rule);
       case "$ref": {
-        const target = this.#resolve(rule);
+        if (typeof rule === "string") this.#work(rule.length);
+        const target = schemaAt(this.#root, rule);
         return target === undefined ? this.#unknown : this.holds(value, target, depth);
       }
       case "allOf":
@@ -362,19 +392,5 @@ class Check {
     let count = 0;
     for (const _ of text) count += 1;
     return count;
-  }
-
-  /** The schema of a local reference (`#/$defs/name`). */
-  #resolve(reference: unknown): unknown {
-    // Anything else is another document, or an anchor.
-    if (typeof reference !== "string" || !/^#(?:\/|$)/.test(reference)) return undefined;
-    this.#work(reference.length);
-    let target = this.#root;
-    for (const part of reference.slice(1).split("/").slice(1)) {
-      const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
-      if (typeof target !== "object" || target === null || !Object.hasOwn(target, key)) return undefined;
-      target = (target as Schema)[key];
-    }
-    return target;
   }
 }

@@ -64,7 +64,7 @@ describe("the remainder of a bound text", () => {
           expect([prefix, more, isValid(bound, prefix + more)]).toEqual([prefix, more, true]);
         }
       }),
-      { numRuns: 1_000 },
+      { numRuns: 300 },
     );
   });
 
@@ -75,9 +75,11 @@ describe("the remainder of a bound text", () => {
   });
 
   it("is as short as what is left to say", () => {
-    expect(remainderOf(regex("[a-z]{2,100}-[0-9]"), "abc")).toEqual({ grammar: 'root ::= [a-z]{0,97} "-" [0-9]' });
-    expect(remainderOf(regex("[a-z]{50,100}"), "abc")).toEqual({ grammar: "root ::= [a-z]{47,97}" });
-    expect(remainderOf(lark('start: "(" start ")" | "x"'), "(((")).toEqual({
+    expect(remainderOf(regex("[a-z]{2,100}-[0-9]"), "abc")).toMatchObject({
+      grammar: 'root ::= [a-z]{0,97} "-" [0-9]',
+    });
+    expect(remainderOf(regex("[a-z]{50,100}"), "abc")).toMatchObject({ grammar: "root ::= [a-z]{47,97}" });
+    expect(remainderOf(lark('start: "(" start ")" | "x"'), "(((")).toMatchObject({
       grammar: 'root ::= start ")))"\nstart ::= "x" | "(" start ")"',
     });
     const list = (count: number) => remainderOf(lark('start: item start | item\nitem: "a" "b"'), "ab".repeat(count));
@@ -102,7 +104,7 @@ describe("the remainder of a bound text", () => {
   it("is refused beyond its bounds", () => {
     const nested = lark('start: "(" start ")" | "[" start "]" | "x"');
     expect(reasonOf(nested, "([".repeat(4_000))).toMatchObject({ grammar: expect.stringContaining("])])") });
-    expect(reasonOf(nested, "([".repeat(100_000))).toBe("too_large");
+    expect(reasonOf(nested, "([".repeat(20_000))).toBe("too_large");
     expect(reasonOf(regex("((a{0,99}){0,99}){0,99}b"), "a")).toBe("too_large");
     expect(reasonOf(lark('start: s "!"\ns: s s | "a" | '), "a".repeat(400))).toBe("too_large");
   });
