@@ -18,8 +18,8 @@ import {
 import { tellModelServers } from "../cli/configuration/model-servers.ts";
 import { readStartSettings } from "../cli/configuration/serve-settings.ts";
 import { checkAddress } from "../cli/serve/addresses.ts";
+import { BoundedProcesses } from "../cli/serve/bounded-processes.ts";
 import { openDataFolder } from "../cli/serve/data-folder.ts";
-import { FileReading } from "../cli/serve/file-reading.ts";
 import { checkPlatform, root } from "../cli/serve/installation.ts";
 import { EXIT, Refusal } from "../cli/serve/refusal.ts";
 import { untilStopped } from "../cli/serve/signals.ts";
@@ -75,9 +75,9 @@ async function start(): Promise<void> {
   }
   const folder = await openDataFolder(process.env.STATE_DIRECTORY || DEFAULT_STATE);
   await checkAddress(HOST, port);
-  await using fileReading = await FileReading.start({ format: "text", say: console.log });
+  await using boundedProcesses = await BoundedProcesses.start({ format: "text", say: console.log });
   const worker = await startWorker({
-    ...{ host: HOST, port, variables, fileReading, environment: process.env, signal: stopping.signal },
+    ...{ host: HOST, port, variables, boundedProcesses, environment: process.env, signal: stopping.signal },
     ...{ storage: folder.path, minFreeDisk },
     format: "text",
     say: console.log,

@@ -1,7 +1,7 @@
 /**
  * The Worker: the HTTP API; the Durable Object classes for conversations, keys, counters, files and vector stores,
  * webhooks, batches, lists of responses, and the board of model servers and live runs; and the entrypoints for the
- * launcher of a self-hosted process, for its other workers, and for the process that reads files.
+ * launcher of a self-hosted process, for its other workers, and for processes that read files and run programs.
  */
 import type { RawEnv } from "./env.ts";
 import app from "./http/app.ts";
@@ -10,7 +10,7 @@ import { released } from "./store/objects/ownership.ts";
 import { IS_SERVED } from "./store/objects/workers.ts";
 
 export { Batches } from "./batches/batches.ts";
-export { FileReader } from "./http/file-reader.ts";
+export { BoundedTasks } from "./http/bounded-tasks.ts";
 export { Launcher } from "./http/launcher.ts";
 export { Share } from "./http/share.ts";
 export { Board } from "./store/deployment/board.ts";

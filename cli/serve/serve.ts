@@ -13,8 +13,8 @@ import type { ServeSettings } from "../configuration/serve-settings.ts";
 import { takeCommands } from "../reload/reload.ts";
 import { installedFiles } from "../reload/replacement.ts";
 import { isLoopback, ownUrl } from "./addresses.ts";
+import { BoundedProcesses } from "./bounded-processes.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
-import { FileReading } from "./file-reading.ts";
 import type { LauncherState } from "./free-disk.ts";
 import { checkPlatform, version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
@@ -74,10 +74,10 @@ export async function serve(environment: Environment): Promise<void> {
     await using listening = await listenOn(host, port, count);
     const { signal } = stopping;
     using discovery = new Discovery(() => void putInForce(file).then(tellDiscovered, () => {}));
-    await using fileReading = await FileReading.start({ format: logFormat, say });
+    await using boundedProcesses = await BoundedProcesses.start({ format: logFormat, say });
     const discovered = { ...configuration, file: await discovery.expand(variables, file) };
     const state: LauncherState = { folder: folder.path, isFileRefused: environment.CONFIG_FILE ? false : undefined };
-    const shared = { environment, folder, listening, fileReading, say, signal, state };
+    const shared = { environment, folder, listening, boundedProcesses, say, signal, state };
     await using workers = await Workers.start(shared, discovered);
     /**
      * Applies the file's variables, with the present addresses of model servers. Gives the errors of the whole

@@ -5,8 +5,8 @@ import type { Environment } from "../configuration/environment.ts";
 import { endWithClients, handOver, retire } from "../reload/hand-over.ts";
 import { installedReplacement, startWorker, version } from "../reload/replacement.ts";
 import { quarantine } from "../tools/alarm-lists.ts";
+import type { BoundedSocket } from "./bounded-processes.ts";
 import type { DataFolder } from "./data-folder.ts";
-import type { FileReadingSocket } from "./file-reading.ts";
 import type { LauncherState } from "./free-disk.ts";
 import type { Listening } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
@@ -26,7 +26,7 @@ export interface ServiceOptions {
   /** Its share of the objects; undefined for an instance of a cluster. */
   share?: Share | undefined;
   /** The way to the processes that read files. */
-  fileReading: FileReadingSocket;
+  boundedProcesses: BoundedSocket;
   /** The launcher's state, for the metrics. */
   state: LauncherState;
   say(line: string): void;
@@ -227,10 +227,10 @@ export class Service {
 }
 
 function optionsOf(options: ServiceOptions, { settings, variables, file }: Configuration): WorkerOptions {
-  const { environment, folder, listening, fileReading, say, signal, share, state } = options;
+  const { environment, folder, listening, boundedProcesses, say, signal, share, state } = options;
   const { host, port, keyPair, minFreeDisk, stopTimeoutMs, logFormat, cluster } = settings;
   return {
-    ...{ host, port, keyPair, minFreeDisk, variables, file, fileReading, environment, say, signal, state },
+    ...{ host, port, keyPair, minFreeDisk, variables, file, boundedProcesses, environment, say, signal, state },
     listening: listening.ofWorkers[share?.worker ?? 0],
     storage: share?.storages[share.worker] ?? folder.path,
     share,

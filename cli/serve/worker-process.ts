@@ -11,12 +11,12 @@ import { OBJECTS } from "../../src/store/objects/registry.ts";
 import type { ClusterInstance } from "../cluster/cluster.ts";
 import type { Environment } from "../configuration/environment.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
+import type { BoundedSocket } from "./bounded-processes.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import { expiryOf, type KeyPairFiles } from "./certificate.ts";
 import { endOf } from "./child-end.ts";
 import { closedPeers } from "./client-connections.ts";
 import { watchDamage } from "./damage-watch.ts";
-import type { FileReadingSocket } from "./file-reading.ts";
 import {
   type Disk,
   diskShare,
@@ -72,7 +72,7 @@ export interface WorkerOptions {
   /** Its settings, if it is an instance of a cluster. */
   cluster?: ClusterInstance | undefined;
   /** The way to the processes that read files; undefined has it read them itself. */
-  fileReading?: FileReadingSocket | undefined;
+  boundedProcesses?: BoundedSocket | undefined;
   /** The launcher's state, for the metrics; undefined without any. */
   state?: LauncherState | undefined;
   /** This program's environment, for `NODE_EXTRA_CA_CERTS` and other variables of the runtime. */
@@ -134,12 +134,12 @@ const READY_TIMEOUT_MS = 60_000;
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
   const { host, keyPair, storage, minFreeDisk, cluster, environment, format, say, signal, listening } = options;
-  const { share, predecessorCloses, variables, fileReading } = options;
+  const { share, predecessorCloses, variables, boundedProcesses } = options;
   signal.throwIfAborted();
   const { path: directory, remove: removeFiles } = await makeProcessFolder();
   const bundled = madeBundle() ?? (await makeBundle(directory, signal));
   signal.throwIfAborted();
-  fileReading?.use(bundled);
+  boundedProcesses?.use(bundled);
   const extra = environment.NODE_EXTRA_CA_CERTS;
   const configFile = join(directory, "workerd.capnp");
   const launcherSocket = join(directory, LAUNCHER_SOCKET);
@@ -152,7 +152,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       folder: directory,
       bundle: bundled,
       takesOver: predecessorCloses !== undefined,
-      fileReading: fileReading?.path,
+      boundedTasks: boundedProcesses?.path,
     },
     addresses: socketAddresses(host, listening?.port ?? options.port),
     variables: Object.keys(variables),

@@ -61,8 +61,8 @@ export interface WorkerdOptions {
   folder?: string | undefined;
   /** Its share if it is one of several workers. */
   share?: Share | undefined;
-  /** The Unix socket of `FileReading`; undefined has the Worker read files itself. */
-  fileReading?: string | undefined;
+  /** The Unix socket of `BoundedProcesses`; undefined has the Worker read files itself. */
+  boundedTasks?: string | undefined;
   /** True if it takes over the objects of another process: calls wait until it has. */
   takesOver?: boolean | undefined;
   /** The folder of the bundle; absolute. */
@@ -152,9 +152,9 @@ export function workerdConfig(options: WorkerdOptions): string {
     if (options.share) sockets.push(socket(SHARE_SOCKET, '(name = "main", entrypoint = "Share")', OBJECTS_HTTP));
   }
   if (options.share) addShare(options.share, folders, bindings);
-  if (options.fileReading !== undefined) {
-    folders.push(`(name = "file-reader", external = (address = "unix:${options.fileReading}", http = ())),`);
-    bindings.push('(name = "FILE_READER", service = "file-reader")');
+  if (options.boundedTasks !== undefined) {
+    folders.push(`(name = "bounded-tasks", external = (address = "unix:${options.boundedTasks}", http = ())),`);
+    bindings.push('(name = "BOUNDED_TASKS", service = "bounded-tasks")');
   }
   if (options.diskShare !== undefined) bindings.push(`(name = "DISK_SHARE", text = "${options.diskShare}")`);
   if (options.takesOver) bindings.push('(name = "TAKES_OVER", text = "true")');
@@ -186,7 +186,7 @@ const config :Workerd.Config = (
   logging = (structuredLogging = true),${cluster ? `\n  cluster = ${clusterConfig(cluster)},` : ""}
 );
 const worker :Workerd.Worker = (
-  modules = [${modulesOf(bundle, bundle, options.fileReading === undefined)}],
+  modules = [${modulesOf(bundle, bundle, options.boundedTasks === undefined)}],
   compatibilityDate = ${date},
   compatibilityFlags = ${flags},
   globalOutbound = "internet",
@@ -198,16 +198,16 @@ const worker :Workerd.Worker = (
 }
 
 /**
- * The configuration of a process that reads files (`cli/serve/reader-process.ts`): the same bundle, without objects,
- * variables and a network. It listens on a Unix socket.
+ * The configuration of a process that reads files and runs programs (`cli/serve/bounded-process.ts`): the same bundle, without
+ * objects, variables and a network. It listens on a Unix socket. Its binding makes isolates, which is an experimental feature.
  */
-export function readerConfig(bundle: string, socket: string): string {
+export function boundedConfig(bundle: string, socket: string): string {
   const { date, flags } = compatibility();
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [(name = "main", worker = .worker), (name = "nowhere", network = (allow = []))],
-  sockets = [(name = "files", address = "unix:${socket}", http = (), service = (name = "main", entrypoint = "FileReader"))],
-  v8Flags = ${JSON.stringify(READER_FLAGS)},
+  sockets = [(name = "tasks", address = "unix:${socket}", http = (), service = (name = "main", entrypoint = "BoundedTasks"))],
+  v8Flags = ${JSON.stringify(BOUNDED_FLAGS)},
   logging = (structuredLogging = true),
 );
 const worker :Workerd.Worker = (
@@ -215,12 +215,13 @@ const worker :Workerd.Worker = (
   compatibilityDate = ${date},
   compatibilityFlags = ${flags},
   globalOutbound = "nowhere",
+  bindings = [(name = "PROGRAM_LOADER", workerLoader = ())],
 );
 `;
 }
 
 /** V8's flags for it: values of JavaScript take a part of its memory, whose whole its launcher bounds. Megabytes. */
-const READER_FLAGS = ["--max-semi-space-size=4", "--max-old-space-size=640"] as const;
+const BOUNDED_FLAGS = ["--max-semi-space-size=4", "--max-old-space-size=640"] as const;
 
 /** The calls from a process to the workers; its own worker's are those to the process that takes its place. */
 function addShare({ worker: own, links, storages }: Share, services: string[], bindings: string[]): void {
@@ -240,8 +241,8 @@ function addShare({ worker: own, links, storages }: Share, services: string[], b
 }
 
 /** The arguments of workerd for a configuration file. Absolute paths in this file are those of the file system. */
-export function serveArguments(configFile: string, isCluster = false): string[] {
-  return ["serve", "--import-path=/", ...(isCluster ? ["--experimental"] : []), configFile];
+export function serveArguments(configFile: string, isExperimental = false): string[] {
+  return ["serve", "--import-path=/", ...(isExperimental ? ["--experimental"] : []), configFile];
 }
 
 function keyPairOf({ keyFile, certificateFile }: KeyPairFiles): string {

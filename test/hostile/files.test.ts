@@ -12,7 +12,7 @@ import { pathologicalFiles } from "./pathological.ts";
 
 /**
  * Files that keep the code which reads them busy for ever, or fill its memory: each costs its owner that file, and
- * nobody else anything (`cli/serve/file-reading.ts`). Tests order events; none looks at the clock.
+ * nobody else anything (`cli/serve/bounded-processes.ts`). Tests order events; none looks at the clock.
  */
 
 const KEYS = { attacker: "the-key-of-an-attacker", other: "the-key-of-another" };
@@ -110,11 +110,11 @@ async function storeOf(tenant: Tenant, bytes: Uint8Array, filename: string) {
 }
 
 /** The processes that read files. */
-const readers = () => workerdsOf(served).filter((pid) => /reader-\d+\.capnp/.test(commandOf(pid)));
+const readers = () => workerdsOf(served).filter((pid) => /bounded-\d+\.capnp/.test(commandOf(pid)));
 
 /** The number of connections that processes have got, as Linux lists them by the paths of their sockets. */
 function connectionsOf(pids: readonly number[]): number {
-  const paths = pids.map((pid) => /\S+\/reader-\d+(?=\.capnp)/.exec(commandOf(pid).replaceAll("\0", " "))?.[0]);
+  const paths = pids.map((pid) => /\S+\/bounded-\d+(?=\.capnp)/.exec(commandOf(pid).replaceAll("\0", " "))?.[0]);
   const lines = readFileSync("/proc/net/unix", "utf8").split("\n");
   return lines.filter((line) => paths.some((path) => line.endsWith(`${path}.socket`))).length - pids.length;
 }

@@ -1,19 +1,21 @@
 import type { TextPage } from "@responses-edge/file-text";
 import { describe, expect, it } from "vitest";
-import { FILE_HEADER, fileOf, type ReadLine } from "../../src/contract/file-reading.ts";
+import { type LastLine, TASK_HEADER, type TaskLine, taskOf } from "../../src/contract/bounded-tasks.ts";
 import { readText } from "../../src/store/tenant/files/read-text.ts";
+
+type Line = TaskLine | LastLine;
 
 const PDF = new TextEncoder().encode("%PDF-1.7\n");
 const page = (number: number): TextPage => ({ page: number, text: `page ${number}` });
 
 /** A service that gives these answers, one after another, and the files that it was asked for. */
-function serviceOf(...answers: (Response | readonly (ReadLine | string)[])[]) {
+function serviceOf(...answers: (Response | readonly (Line | string)[])[]) {
   const asked: unknown[] = [];
   const left = answers.values();
   return {
     asked,
     async fetch(_url: RequestInfo | URL, init?: RequestInit) {
-      asked.push(fileOf(new Headers(init?.headers).get(FILE_HEADER)));
+      asked.push(taskOf(new Headers(init?.headers).get(TASK_HEADER)));
       const { value } = left.next();
       if (!value || value instanceof Response) return value ?? Response.error();
       return new Response(
@@ -32,10 +34,10 @@ describe("a file that another process reads", () => {
   it("is its pages, in order", async () => {
     const service = serviceOf([page(1), page(2), { end: true }]);
     expect(await read(service)).toEqual([page(1), page(2)]);
-    expect(service.asked).toEqual([{ tenant: "acme", filename: "a.pdf", limits: { maxPages: 9 } }]);
+    expect(service.asked).toEqual([{ type: "file", tenant: "acme", filename: "a.pdf", limits: { maxPages: 9 } }]);
   });
 
-  it.each<[how: string, first: readonly (ReadLine | string)[]]>([
+  it.each<[how: string, first: readonly (Line | string)[]]>([
     ["and its launcher says so", [page(1), { died: true }]],
     ["and its answer breaks off", [page(1)]],
     ["and nothing was read", []],

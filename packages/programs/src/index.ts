@@ -1,4 +1,4 @@
 export { BOUNDS } from "./bounds.ts";
 export type { ProgramCall, ProgramResult, ProgramRun, ProgramRunner, ProgramStep } from "./contract.ts";
-export { loaderRunner } from "./runner.ts";
+export { excessOf, loaderRunner } from "./runner.ts";
 export { failed, MAX_STEP_BYTES, stepOf } from "./step.ts";

@@ -24,6 +24,10 @@ const nextTask = globalThis.setTimeout;
 const realDate = Date;
 const after = Promise.prototype.then;
 
+/** `import(…)`, which would find modules of the runtime, with all that may stand between its tokens. */
+const GAP = "(?:\\s|/\\*[\\s\\S]*?\\*/|//.*|<!--.*|-->.*)*";
+const IMPORT = new RegExp(`(?<![\\w$#]|(?<!\\.\\.)\\.)import${GAP}(?:\\(|\\.${GAP}(?:source|defer)\\b)`);
+
 // Code may be made from texts while an isolate starts, and not later.
 let program;
 let syntaxError;
@@ -60,7 +64,13 @@ let settled;
 export default {
   async fetch(request) {
     if (syntaxError) return new Answer(syntaxError, { status: 400 });
-    return new Answer(stringify(await step(parse(await request.text()))));
+    const run = parse(await request.text());
+    try {
+      return new Answer(stringify(await step(run)));
+    } catch (error) {
+      // Such as a call's arguments that nest too deeply for the stack.
+      return new Answer(stringify({ type: "ended", status: "failed", output: described(error) }));
+    }
   },
 };
 
@@ -69,6 +79,7 @@ async function step(run) {
   now = startedAt;
   seed(run.seed);
   const { results } = run;
+  if (IMPORT.test(code)) return ended("failed", "SyntaxError: A program has no import(…).");
   globalThis.tools = freeze(toolsOf(run.tools));
   apply(after, program(), [
     (value) => {

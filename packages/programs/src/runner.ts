@@ -23,7 +23,7 @@ export function loaderRunner(loader: Pick<WorkerLoader, "load">): ProgramRunner 
   return {
     async step(run, _tenant, signal) {
       signal.throwIfAborted();
-      const fault = passedBound(run);
+      const fault = excessOf(run);
       if (fault) return failed(fault);
       const ended = AbortSignal.any([signal, AbortSignal.timeout(STEP_MS)]);
       try {
@@ -42,8 +42,8 @@ export function loaderRunner(loader: Pick<WorkerLoader, "load">): ProgramRunner 
   };
 }
 
-/** What a run has too much of, for the model. */
-function passedBound({ code, results }: ProgramRun): string | undefined {
+/** The fault of a run whose code or results are too long, for the model. */
+export function excessOf({ code, results }: ProgramRun): string | undefined {
   if (code.length > BOUNDS.codeLength) return `The program is longer than ${BOUNDS.codeLength} characters.`;
   let length = 0;
   for (const result of results) {
@@ -69,7 +69,7 @@ function load(
       compatibilityDate: COMPATIBILITY_DATE,
       env: {},
       globalOutbound: null,
-      limits: { cpuMs: BOUNDS.cpuMs, subRequests: 0 },
+      limits: { cpuMs: BOUNDS.cpuMs },
     })
     .getEntrypoint();
 }
@@ -81,7 +81,7 @@ async function syntaxFault(
   message: Uint8Array,
 ): Promise<ProgramStep> {
   const fault = new TextDecoder().decode(message.subarray(0, MAX_SYNTAX_BYTES));
-  const js = `export default async () => {${code}\n}`;
+  const js = `export default {}; async function program() {${code}\n}`;
   const line = await load(loader, "program.js", { "program.js": { js } })
     .fetch("http://program/")
     .then(

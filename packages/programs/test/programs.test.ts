@@ -59,6 +59,12 @@ describe("a program", () => {
     expect(await outputOf(code, [...results, { sequence: 2, output: "done" }])).toBe('asked\n["no b",{"units":5}]');
   });
 
+  it("may use the word import", async () => {
+    expect(await outputOf('const a = { import: (b) => b + ". import. " }; return a.import("import");')).toBe(
+      "import. import. ",
+    );
+  });
+
   it("ends after all its calls, with those that it did not await", async () => {
     const code = "tools.order({ sku: 'a' }); return 'sent';";
     expect(await step(code)).toMatchObject({ type: "calls", calls: [{ name: "order" }] });
@@ -113,6 +119,12 @@ describe("a program", () => {
       "arguments that are no JSON",
       "await tools.stock(() => {});",
       "TypeError: The arguments of stock are no JSON value.",
+    ],
+    ["a dynamic import", "await import('node:process');", "SyntaxError: A program has no import(…)."],
+    [
+      "one in disguise",
+      "[...import /* a */ // b\n <!-- c\n ('node:process')];",
+      "SyntaxError: A program has no import(…).",
     ],
     ["code made from a text", "new Function('return 1')();", "EvalError: "],
   ])("fails by %s", async (_, code, failure) => {

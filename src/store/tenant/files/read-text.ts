@@ -1,5 +1,3 @@
-import { env } from "cloudflare:workers";
-import { linesOf } from "@responses-edge/bounded-io/body";
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import {
   type AboutFile,
@@ -13,19 +11,9 @@ import {
   textOf,
   UnreadableFile,
 } from "@responses-edge/file-text";
-import { ApiError } from "@responses-edge/responses-api/errors";
-import { FILE_HEADER, headerOf, type LastLine, type ReadLine } from "../../../contract/file-reading.ts";
+import { BOUNDED_TASKS, linesOfTask, type TaskService } from "../../../assembly/bounded-tasks.ts";
 
-/**
- * Reads files where a hostile one does no harm. Under `serve` that is a process of its own, which its launcher bounds and
- * ends (`cli/serve/file-reading.ts`). Cloudflare bounds each request itself, so that files are read in place there.
- */
-
-/** The binding that `serve` adds (`cli/serve/workerd.ts`): its launcher, as a service. */
-const { FILE_READER } = env as { FILE_READER?: Pick<Fetcher, "fetch"> };
-
-/** A file is read this often: the process that reads it, and one that waits, may die for reasons of their own. */
-const MAX_READS = 3;
+/** Reads files where a hostile one does no harm (`src/assembly/bounded-tasks.ts`). */
 
 export interface FileToPages {
   bytes: Uint8Array;
@@ -41,7 +29,7 @@ export interface FileToPages {
  *
  * @param reader The service that reads files elsewhere; undefined reads them in place.
  */
-export function readText(file: FileToPages, reader = FILE_READER): AsyncGenerator<TextPage> {
+export function readText(file: FileToPages, reader = BOUNDED_TASKS): AsyncGenerator<TextPage> {
   const { bytes, about, tenant, limits } = file;
   if (!reader || isShortText(bytes, about)) return textOf(bytes, about, limits, new LongWork(tenant));
   const maxLineBytes = MAX_ESCAPED * (limits?.maxTextBytes ?? DEFAULT_LIMITS.maxTextBytes) + MAX_FRAME;
@@ -63,7 +51,7 @@ type Drawing = Pick<PicturesWanted, "pages" | "edge">;
 export async function* drawnPages(
   file: FileToPages,
   { pages, edge }: Drawing,
-  reader = FILE_READER,
+  reader = BOUNDED_TASKS,
 ): AsyncGenerator<PagePicture> {
   const { bytes, tenant } = file;
   const maxMemory = reader ? DRAWING_MEMORY.elsewhere : DRAWING_MEMORY.inPlace;
@@ -81,33 +69,17 @@ const MAX_PIXEL_BYTES = 4;
 
 async function* readElsewhere<Page extends TextPage | PagePicture>(
   { bytes, about, tenant, limits = {} }: FileToPages,
-  reader: Pick<Fetcher, "fetch">,
+  reader: TaskService,
   maxLineBytes: number,
   pictures?: PicturesWanted,
 ): AsyncGenerator<Page> {
   const filename = about.filename.slice(-MAX_ABOUT);
   const mimeType = about.mimeType?.slice(0, MAX_ABOUT);
-  const headers = { [FILE_HEADER]: headerOf({ tenant, filename, mimeType, limits, ...(pictures && { pictures }) }) };
-  let given = 0;
-  for (let reads = 0; reads < MAX_READS; reads += 1) {
-    const answer = await reader.fetch("http://file-reader/", { method: "POST", headers, body: bytes }).catch(noReader);
-    if (!(answer.ok && answer.body)) throw noReader();
-    let read = 0;
-    let last: LastLine | undefined;
-    // To its end: a process whose answer is not wanted any more is killed.
-    for await (const line of whole(linesOf(answer.body, maxLineBytes))) {
-      if (!("page" in line)) last = line;
-      else {
-        read += 1;
-        if (read <= given) continue;
-        given = read;
-        yield line as Page;
-      }
-    }
-    if (last && "end" in last) return;
-    if (last && "unreadable" in last) throw new UnreadableFile(last.unreadable.code, last.unreadable.message);
-  }
-  throw new UnreadableFile("invalid_file", "The file cannot be read: the process that reads it dies.");
+  const task = { type: "file", tenant, filename, mimeType, limits, ...(pictures && { pictures }) } as const;
+  const end = yield* linesOfTask<Page>(reader, task, bytes as Uint8Array<ArrayBuffer>, maxLineBytes);
+  if (!end) throw new UnreadableFile("invalid_file", "The file cannot be read: the process that reads it dies.");
+  if ("unreadable" in end) throw new UnreadableFile(end.unreadable.code, end.unreadable.message);
+  if ("passed" in end) throw new UnreadableFile("too_large", `The file takes too much ${end.passed} to read.`);
 }
 
 /** The end of a name matters, and the beginning of a media type. UTF-16 units. */
@@ -116,18 +88,3 @@ const MAX_ABOUT = 255;
 /** A byte of text as JSON takes six at most, and the rest of a line of a page less than this. */
 const MAX_ESCAPED = 6;
 const MAX_FRAME = 1_000;
-
-/** Lines up to where the answer ends or breaks off. */
-async function* whole(lines: AsyncGenerator<Uint8Array>): AsyncGenerator<ReadLine> {
-  const decoder = new TextDecoder();
-  for (;;) {
-    const line = await lines.next().catch(() => undefined);
-    if (!line || line.done) return;
-    yield JSON.parse(decoder.decode(line.value)) as ReadLine;
-  }
-}
-
-function noReader(): never {
-  const message = "Files cannot be read at the moment. Please retry in a few seconds.";
-  throw new ApiError({ status: 503, message, code: "file_reader_unavailable", headers: { "retry-after": "5" } });
-}

@@ -1,20 +1,22 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { drawPages, textOf, UnreadableFile, warmUp } from "@responses-edge/file-text";
-import { FILE_HEADER, type FileToRead, fileOf, type ReadLine } from "../contract/file-reading.ts";
+import { loaderRunner, type ProgramRun } from "@responses-edge/programs";
+import { type FileToRead, type LastLine, TASK_HEADER, type TaskLine, taskOf } from "../contract/bounded-tasks.ts";
 
 /**
- * Reads files in a process that does nothing else (`cli/serve/file-reading.ts`), on a socket of its own. A GET is answered
- * as soon as this thread is free. No other deployment exposes it.
+ * Reads files and runs programs in a process that does nothing else (`cli/serve/bounded-processes.ts`), on a socket of its
+ * own. A GET is answered as soon as this thread is free. No other deployment exposes it.
  */
-export class FileReader extends WorkerEntrypoint {
+export class BoundedTasks extends WorkerEntrypoint<{ PROGRAM_LOADER: WorkerLoader }> {
   override async fetch(request: Request): Promise<Response> {
     if (request.method !== "POST") {
       await warmUp();
       return new Response(null, { status: 204 });
     }
-    const file = fileOf(request.headers.get(FILE_HEADER));
-    const lines = linesOf(new Uint8Array(await request.arrayBuffer()), file);
+    const task = taskOf(request.headers.get(TASK_HEADER));
+    const bytes = new Uint8Array(await request.arrayBuffer());
+    const lines = task.type === "file" ? pagesOf(bytes, task) : this.#stepOf(bytes, task.tenant, request.signal);
     const encoder = new TextEncoder();
     const body = new ReadableStream<Uint8Array>(
       {
@@ -29,9 +31,15 @@ export class FileReader extends WorkerEntrypoint {
     );
     return new Response(body);
   }
+
+  async *#stepOf(bytes: Uint8Array, tenant: string, signal: AbortSignal): AsyncGenerator<TaskLine | LastLine> {
+    const run = JSON.parse(new TextDecoder().decode(bytes)) as ProgramRun;
+    yield { step: JSON.stringify(await loaderRunner(this.env.PROGRAM_LOADER).step(run, tenant, signal)) };
+    yield { end: true };
+  }
 }
 
-async function* linesOf(bytes: Uint8Array, file: FileToRead): AsyncGenerator<ReadLine> {
+async function* pagesOf(bytes: Uint8Array, file: FileToRead): AsyncGenerator<TaskLine | LastLine> {
   try {
     const work = new LongWork(file.tenant);
     yield* file.pictures ? drawPages(bytes, file.pictures, work) : textOf(bytes, file, file.limits, work);

@@ -1,12 +1,12 @@
 /**
- * Turns of reading files: a tenant has one at a time, and tenants get theirs in the order in which they came, so that
- * many files of one tenant delay another's no more than one does.
+ * Turns of tasks: a tenant has one at a time, and tenants get theirs in the order in which they came, so that many tasks of one
+ * tenant delay another's no more than one does.
  */
-export class ReadingTurns {
+export class TaskTurns {
   readonly #places: number;
   /** The tenants that have a turn. */
-  readonly #reading = new Set<string>();
-  /** The waiting files of each tenant. The tenant that is next is first. */
+  readonly #doing = new Set<string>();
+  /** The waiting tasks of each tenant. The tenant that is next is first. */
   readonly #waiting = new Map<string, (() => void)[]>();
 
   /** @param places How many turns there are at the same time. */
@@ -24,14 +24,14 @@ export class ReadingTurns {
     await promise;
     return {
       [Symbol.dispose]: () => {
-        this.#reading.delete(tenant);
+        this.#doing.delete(tenant);
         this.#toEnd(tenant);
         this.#give();
       },
     };
   }
 
-  /** Lets a tenant's next file come after those of all who wait now. */
+  /** Lets a tenant's next task come after those of all who wait now. */
   #toEnd(tenant: string): void {
     const own = this.#waiting.get(tenant);
     this.#waiting.delete(tenant);
@@ -40,9 +40,9 @@ export class ReadingTurns {
 
   #give(): void {
     for (const [tenant, own] of this.#waiting) {
-      if (this.#reading.size >= this.#places) return;
-      if (this.#reading.has(tenant)) continue;
-      this.#reading.add(tenant);
+      if (this.#doing.size >= this.#places) return;
+      if (this.#doing.has(tenant)) continue;
+      this.#doing.add(tenant);
       const first = own.shift();
       if (own.length === 0) this.#waiting.delete(tenant);
       first?.();

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { passedBound, type Spent } from "../../cli/serve/reading-bounds.ts";
-import { ReadingTurns } from "../../cli/serve/reading-turns.ts";
+import { BOUNDS, passedBound, type Spent } from "../../cli/serve/process-bounds.ts";
+import { TaskTurns } from "../../cli/serve/task-turns.ts";
 
-/** Which file is read next, and which one is not read on (`cli/serve/file-reading.ts`). */
+/** Which task is done next, and which one is ended (`cli/serve/bounded-processes.ts`). */
 
 /** Asks for turns of tenants. `begun` has those that were given, in order. */
 function turnsOf(places: number, ...tenants: string[]) {
-  const turns = new ReadingTurns(places);
+  const turns = new TaskTurns(places);
   const begun: string[] = [];
   const given = tenants.map(async (tenant, index) => {
     const turn = await turns.next(tenant);
@@ -18,7 +18,7 @@ function turnsOf(places: number, ...tenants: string[]) {
 
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-describe("turns of reading files", () => {
+describe("turns of tasks", () => {
   it("are one at a time for each tenant", async () => {
     const { begun, end } = turnsOf(4, "a", "a", "b");
     await settle();
@@ -51,6 +51,6 @@ describe("the reading of a file", () => {
     ["ends when all of it takes too long, by the clock", { ms: 600_001 }, "time"],
     ["ends when it takes too much memory", { memory: 800 * 1024 * 1024 }, "memory"],
   ])("%s", (_, spent, bound) => {
-    expect(passedBound({ ...NOTHING, ...spent })).toBe(bound);
+    expect(passedBound({ ...NOTHING, ...spent }, BOUNDS.file)).toBe(bound);
   });
 });

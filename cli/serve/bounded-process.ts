@@ -8,16 +8,16 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { endOf } from "./child-end.ts";
 import { workerd } from "./installation.ts";
 import type { LogFormat } from "./log-lines.ts";
-import { readerConfig, serveArguments } from "./workerd.ts";
+import { boundedConfig, serveArguments } from "./workerd.ts";
 
-/** A process of workerd that reads files, and nothing else (`src/http/file-reader.ts`). */
+/** A process of workerd that does bounded tasks, and nothing else (`src/http/bounded-tasks.ts`). */
 
 // As in `launcher-socket.ts`: without Node's `fetch`.
 const { request } = process.getBuiltinModule("node:http");
 
-export interface ReaderProcess {
+export interface BoundedProcess {
   pid: number;
-  /** Sends it a file. The caller writes the body. */
+  /** Sends it a task. The caller writes the body. */
   ask(headers: OutgoingHttpHeaders): ClientRequest;
   /** Resolves as soon as its thread is free; rejects if it ends before. */
   untilFree(): Promise<void>;
@@ -50,15 +50,15 @@ const TICK_MS = 10;
  * @param bundle The folder of the Worker's bundle.
  * @param path The path of its files, without their endings.
  */
-export async function startReader(
+export async function startProcess(
   bundle: string,
   path: string,
   { format, say }: { format: LogFormat; say(line: string): void },
-): Promise<ReaderProcess> {
+): Promise<BoundedProcess> {
   const socketPath = `${path}.socket`;
   const configFile = `${path}.capnp`;
-  await writeFile(configFile, readerConfig(bundle, socketPath), { mode: 0o600 });
-  const child = spawn(workerd, serveArguments(configFile), {
+  await writeFile(configFile, boundedConfig(bundle, socketPath), { mode: 0o600 });
+  const child = spawn(workerd, serveArguments(configFile, true), {
     stdio: ["ignore", "pipe", "pipe"],
     // As the Worker's process, and without what the environment has.
     detached: true,
@@ -88,7 +88,7 @@ export async function startReader(
     await sleep(START_POLL_MS);
   }
   clearTimeout(late);
-  // A file waits for its start.
+  // A task waits for its start.
   yieldToOthers(child.pid);
   const { pid = 0 } = child;
   return {
