@@ -7,7 +7,7 @@ export const BOUNDS = {
   /** UTF-16 units of all calls' arguments, as JSON. */
   callLength: 1_000_000,
   /** UTF-16 units of all results, as JSON. */
-  resultLength: 16_000_000,
+  resultLength: 8_000_000,
   /** UTF-16 units of what it writes and returns. */
   outputLength: 200_000,
   /** Timers at one time. */

@@ -25,18 +25,22 @@ export function loaderRunner(loader: Pick<WorkerLoader, "load">): ProgramRunner 
       signal.throwIfAborted();
       const fault = excessOf(run);
       if (fault) return failed(fault);
-      const ended = AbortSignal.any([signal, AbortSignal.timeout(STEP_MS)]);
+      const isolate = isolateOf(loader, run.code);
+      const body = JSON.stringify({ ...run, code: undefined, bounds: BOUNDS });
+      const late = new AbortController();
+      const timer = setTimeout(() => late.abort(), STEP_MS);
+      const ended = AbortSignal.any([signal, late.signal]);
       try {
-        const isolate = isolateOf(loader, run.code);
-        const body = JSON.stringify({ ...run, code: undefined, bounds: BOUNDS });
         const answer = await isolate.fetch("http://program/", { method: "POST", body, signal: ended });
         const bytes = await readBounded(answer, { maxBytes: MAX_STEP_BYTES, timeoutMs: STEP_MS, signal: ended });
         return answer.status === 400 ? await syntaxFault(loader, run.code, bytes) : stepOf(bytes, run);
       } catch (error) {
         signal.throwIfAborted();
-        if (ended.aborted) return failed("The program takes too much time.");
+        if (late.signal.aborted) return failed("The program takes too much time.");
         if (error instanceof ReadFault && error.kind === "too_large") return failed("The program writes too much.");
         return failed(`The program was ended: ${error instanceof Error ? error.message : error}`);
+      } finally {
+        clearTimeout(timer);
       }
     },
   };
