@@ -14,7 +14,7 @@ export interface components {
             namespace?: string;
         };
         ToolSearchChoice: {
-            type: "tool_search" | "local_shell" | "shell" | "apply_patch";
+            type: "tool_search" | "local_shell" | "shell" | "apply_patch" | "programmatic_tool_calling";
         };
         McpChoice: {
             type: "mcp";

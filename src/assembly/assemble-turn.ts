@@ -1,5 +1,6 @@
 import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { type CreateRequest, conversationOf } from "@responses-edge/responses-api/create-bodies";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { containerIdOf, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, type Item, isTextOnly } from "@responses-edge/responses-api/items/registry";
 import type { CacheDiagnosis } from "@responses-edge/responses-api/response";
@@ -8,11 +9,13 @@ import type { McpAccess } from "@responses-edge/responses-api/tools";
 import { openNewest, paramOf, standingItems } from "@responses-edge/turn/compacted-past";
 import type { Engine, Model, Prompt, Replay, ServerAttempt } from "@responses-edge/turn/contract/engine";
 import type { Measurements } from "@responses-edge/turn/contract/measurements";
+import type { Programs } from "@responses-edge/turn/contract/programs";
 import { withAllTools, withConfiguration } from "@responses-edge/turn/loaded-tools";
 import type { TurnPast, TurnSecrets } from "@responses-edge/turn/options";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { checkCallPairs, makePrompt } from "@responses-edge/turn/prompt";
 import { MAX_FRUITLESS } from "@responses-edge/turn/resume";
+import { programFingerprints } from "@responses-edge/turn/sealed-content/program-fingerprint";
 import { openReasoning } from "@responses-edge/turn/sealed-content/sealed-reasoning";
 import { compactionCodec, createSealer } from "@responses-edge/turn/sealed-content/sealer";
 import type { TurnState } from "@responses-edge/turn/state";
@@ -32,6 +35,7 @@ import { imageMaker } from "./image-maker.ts";
 import { checkMedia, checkPromptMedia } from "./media-policy.ts";
 import { ModelAccess } from "./model-access.ts";
 import { isOperatorsModel } from "./operators-model.ts";
+import { programRunner } from "./program-runner.ts";
 
 /** Assembles turns, for both of their hosts: the Worker (foreground) and the home (runs). */
 
@@ -120,12 +124,32 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       maxRounds: config.tools.maxRounds,
       repetitionGuard: config.repetitionGuard,
     },
-    tools: { plugins: PLUGINS, session: known && mayHaveTools ? toolsOf(spec, past, known, host) : undefined },
+    tools: {
+      plugins: PLUGINS,
+      session: known && mayHaveTools ? toolsOf(spec, past, known, host) : undefined,
+      programs: programsOf(spec, request),
+    },
     secrets,
     moderation: moderated,
     host: { ...host, clock: Date.now, onPrompt: watchOf(spec, engine, host) },
     logged,
   });
+}
+
+/**
+ * Runs the programs of a request's model, if its tools have one that takes programs. Throws the 400 where the deployment
+ * cannot run any.
+ */
+export function programsOf(
+  { tenant }: Pick<TurnSpec, "tenant">,
+  { tools }: Pick<CreateRequest, "tools">,
+  runner = programRunner(),
+): Programs | undefined {
+  const index = tools?.findIndex(({ type }) => type === "programmatic_tool_calling") ?? -1;
+  if (index < 0) return undefined;
+  if (runner) return { step: (run, signal) => runner.step(run, tenant, signal) };
+  const message = "This deployment cannot run programs: it has no tool 'programmatic_tool_calling'.";
+  throw invalidRequest(`tools[${index}].type`, message, "unsupported_parameter");
 }
 
 const NO_PAST: TurnPast = { history: [], replays: [], input: [], removed: [] };
@@ -199,6 +223,9 @@ function secretsOf({ tenant, model }: TurnSpec, config: Config): TurnSecrets {
     // Made on use: few turns have a compaction.
     get compactions() {
       return compactionCodec(encryptionKeys, tenant);
+    },
+    get programs() {
+      return programFingerprints(encryptionKeys, tenant);
     },
   };
 }

@@ -2,6 +2,7 @@ import { CitationMarks, type Cite } from "@responses-edge/hosted-tools/browser/c
 import { ToolFault, toMcpError, toToolFault, truncate } from "@responses-edge/hosted-tools/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
+import { mayBeCalled } from "@responses-edge/responses-api/tool-fields";
 import { ClientTools, hostedKey } from "@responses-edge/responses-api/tool-names";
 import {
   type ChosenTool,
@@ -49,6 +50,8 @@ export class JoinedSession implements ToolSession {
   readonly #sessions = new Map<string, PluginSession>();
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   readonly #clientFunctions: SessionOptions["clientFunctions"];
+  /** The tools of the request, by the `kind`s of the plugins that have only one. */
+  readonly #asked = new Map<string, Tool>();
   /** `kind`s of those tools that the request's choice leaves out. */
   readonly #unchosen = new Set<string>();
   /** Bytes left for the outputs of this turn. */
@@ -62,6 +65,10 @@ export class JoinedSession implements ToolSession {
     this.deadline = Date.now() + config.turnTimeMs;
     this.#outputLeft = config.outputBytes * 10;
     this.#clientFunctions = ClientTools.of(request.tools).byName;
+    for (const tool of request.tools ?? []) {
+      const kind = hostedOf(tool.type)?.kind;
+      if (kind !== undefined && kind !== "mcp") this.#asked.set(kind, tool);
+    }
     const cites: Cite[] = [];
     const citing: NonNullable<PluginSession["citationsIn"]>[] = [];
     for (const [plugin, isChosen] of plugins) {
@@ -122,11 +129,14 @@ export class JoinedSession implements ToolSession {
     const functions: FunctionTool[] = [];
     const namespaces: Record<string, ToolNamespace> = {};
     const builtinFunctions: FunctionTool[] = [];
+    const forPrograms: FunctionTool[] = [];
     const withheld = new Set<string>();
     for (const [kind, { offered }] of this.#sessions) {
       const { namespace } = offered;
       const isUnchosen = this.#unchosen.has(kind);
-      if (namespace) {
+      const asked = this.#asked.get(kind);
+      const isDirect = !asked || mayBeCalled(asked, "direct");
+      if (namespace && isDirect) {
         namespaces[namespace.name] = namespace;
         if (isUnchosen) withheld.add(namespace.name);
       }
@@ -135,21 +145,41 @@ export class JoinedSession implements ToolSession {
         const parameters = (tool.parameters ?? null) as FunctionTool["parameters"];
         const { description } = tool;
         const definition: FunctionTool = { type: "function", name, description, parameters, strict: null };
+        if (this.callable(name)) forPrograms.push(definition);
+        if (!isDirect || !this.#isCallable(name, "direct")) continue;
         if (!namespace) functions.push(definition);
         else if (!this.#clientFunctions.has(name)) builtinFunctions.push(definition);
         if (isUnchosen || this.resolve(name)?.isOffered === false) withheld.add(name);
       }
     }
-    return { functions, namespaces, builtinFunctions, withheld };
+    return { functions, namespaces, builtinFunctions, forPrograms, withheld };
+  }
+
+  callable(name: string): CalledTool | undefined {
+    return this.#isCallable(name, "programmatic") ? this.#sessionOf(name)?.tool : undefined;
+  }
+
+  #isCallable(name: string, caller: "direct" | "programmatic"): boolean {
+    const found = this.#sessionOf(name);
+    const asked = found && (found.session.asked?.(found.tool) ?? this.#asked.get(found.tool.kind));
+    return asked === undefined ? caller === "direct" : mayBeCalled(asked, caller);
+  }
+
+  #sessionOf(name: string): { tool: CalledTool; session: PluginSession } | undefined {
+    for (const session of this.#sessions.values()) {
+      const tool = session.tools.get(name);
+      if (tool) return { tool, session };
+    }
+    return undefined;
   }
 
   resolve(name: string): { tool: CalledTool; isOffered: boolean } | undefined {
     if (this.#clientFunctions.has(name)) return undefined;
-    for (const [kind, session] of this.#sessions) {
-      const tool = session.tools.get(name);
-      if (tool) return { tool, isOffered: !this.#unchosen.has(kind) && session.offers?.(tool) !== false };
-    }
-    return undefined;
+    const found = this.#sessionOf(name);
+    if (!found) return undefined;
+    const { tool, session } = found;
+    const isChosen = !this.#unchosen.has(tool.kind) && session.offers?.(tool) !== false;
+    return { tool, isOffered: isChosen && this.#isCallable(name, "direct") };
   }
 
   async open(signal: AbortSignal): Promise<void> {

@@ -76,6 +76,8 @@ export interface PluginSession {
   readonly offered: { namespace?: ToolNamespace; functions: readonly (FunctionTool | ToolDescription)[] };
   /** The tools of this plugin, by the names by which a model means them. */
   readonly tools: ReadonlyMap<string, CalledTool>;
+  /** The tool of the request to which a tool belongs, where the plugin has several. */
+  asked?(tool: CalledTool): RequestTool | undefined;
   /** True if one of its tools remains available under the request's choice. Without this function all do. */
   offers?(tool: CalledTool): boolean;
   /** The tool of the request (`hostedKey`) that offers the model nothing, and why, as a sentence for the client. */

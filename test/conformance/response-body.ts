@@ -165,7 +165,8 @@ function isBegunAnew(response: Response, index: number): boolean {
 function* onlyLastItemIncomplete(response: Response): Iterable<string> {
   const status = statusOf(response);
   for (const [index, item] of response.output.entries()) {
-    if (itemStatus(item) !== "incomplete" || isBegunAnew(response, index)) continue;
+    // The output of a program that failed says so.
+    if (itemStatus(item) !== "incomplete" || item.type === "program_output" || isBegunAnew(response, index)) continue;
     if (index < response.output.length - 1) yield `output[${index}] is incomplete, but not the last item`;
     if (!["incomplete", "cancelled", "failed"].includes(status)) yield `output[${index}] is incomplete while ${status}`;
   }

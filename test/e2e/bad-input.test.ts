@@ -423,19 +423,30 @@ describe("tools", () => {
   const hosted = [
     { type: "computer" },
     { type: "computer_use_preview", display_width: 1, display_height: 1, environment: "linux" },
-    { type: "programmatic_tool_calling" },
   ];
   const namespace = (name: string, ...tools: object[]) => ({ type: "namespace", name, description: "", tools });
   const custom = (format: object, name = "c") => ({ type: "custom", name, format });
   const many = (count: number) => Array.from({ length: count }, (_, index) => functionTool({ name: `f${index}` }));
   refuses([
+    [
+      "for programs, without them",
+      { tools: [functionTool({ allowed_callers: ["programmatic"] })] },
+      "tools[0].allowed_callers",
+      "invalid_value",
+    ],
+    [
+      "without a caller",
+      { tools: [functionTool({ allowed_callers: [] })] },
+      "tools[0].allowed_callers",
+      "array_below_min_length",
+    ],
     ...hosted.map(
       (tool): Row => [
         `of type ${tool.type}`,
         { tools: [functionTool(), tool] },
         "tools[1].type",
         "unsupported_parameter",
-        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', ${HOSTED_TOOL_NAMES.map((name) => `'${name}'`).join(", ")}.`,
+        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'programmatic_tool_calling', ${HOSTED_TOOL_NAMES.map((name) => `'${name}'`).join(", ")}.`,
       ],
     ),
     [
@@ -652,8 +663,6 @@ describe("an unsupported value is named", () => {
     asks("tools[0].container.memory_limit", {
       tools: [{ type: "code_interpreter", container: { type: "auto", memory_limit: "1g" } }],
     }),
-    asks("tools[0].allowed_callers", { tools: [functionTool({ allowed_callers: ["programmatic"] })] }),
-    asks("tools[0].allowed_callers", { tools: [{ type: "code_interpreter", allowed_callers: ["programmatic"] }] }),
     asks("tools[0].defer_loading", {
       tools: [{ type: "mcp", server_label: "docs", server_url: "https://mcp.example.com", defer_loading: true }],
     }),

@@ -202,7 +202,7 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
   const messages = new RawMessages(state, response, size, none);
   const session = { container: () => "cntr_a" } as ToolSession;
   const calls = new PluginCallItems(
-    { state, writer, size, messages },
+    { state, writer, size, messages, fingerprint: () => "" },
     { asked: { request: { include: INCLUDE } }, tools: { plugins: PLUGINS, session } },
   );
   return { calls, state, events };

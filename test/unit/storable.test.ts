@@ -5,6 +5,7 @@ import { itemId } from "@responses-edge/responses-api/items/registry";
 import { jsonLength } from "@responses-edge/responses-api/json";
 import type { Engine, ModelDelta } from "@responses-edge/turn/contract/engine";
 import { newMeasurements } from "@responses-edge/turn/contract/measurements";
+import { programFingerprints } from "@responses-edge/turn/sealed-content/program-fingerprint";
 import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn, type TurnResult } from "@responses-edge/turn/turn";
 import { describe, expect, it } from "vitest";
@@ -59,7 +60,12 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
     model: { engine, isServerGone: async () => false, leaveServer: () => {} },
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: ROOM, maxRounds: 32, repetitionGuard: "off" },
     tools: { plugins: PLUGINS },
-    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
+    secrets: {
+      hidesReasoning: false,
+      seal: undefined,
+      compactions: compactionCodec([], ""),
+      programs: programFingerprints([], ""),
+    },
     host: { signal: new AbortController().signal, clock: () => 0, measured: newMeasurements() },
   });
   return turn.run(turn.start(), async (_, terminate) => terminate());

@@ -10,6 +10,7 @@ import type { CalledTool, ToolSession } from "@responses-edge/turn/contract/tool
 import type { TurnOptions } from "@responses-edge/turn/options";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { isRecord, recordLine } from "@responses-edge/turn/records";
+import { programFingerprints } from "@responses-edge/turn/sealed-content/program-fingerprint";
 import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { newTurnState, type TurnState } from "@responses-edge/turn/state";
 import { TurnOutput } from "@responses-edge/turn/turn-output";
@@ -89,7 +90,12 @@ export function newOutput(
       },
       tools: { plugins: PLUGINS, session: { ...SESSION, ...changed.session } as ToolSession },
       secrets: {
-        ...{ hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
+        ...{
+          hidesReasoning: false,
+          seal: undefined,
+          compactions: compactionCodec([], ""),
+          programs: programFingerprints([], ""),
+        },
         ...changed.secrets,
       },
       host: {

@@ -4,6 +4,7 @@ import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import type { BatchSink } from "@responses-edge/turn/output-events";
+import { programFingerprints } from "@responses-edge/turn/sealed-content/program-fingerprint";
 import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn, type TurnResult } from "@responses-edge/turn/turn";
 import fc from "fast-check";
@@ -89,7 +90,12 @@ async function play(
       repetitionGuard: "off",
     },
     tools: { plugins: PLUGINS },
-    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
+    secrets: {
+      hidesReasoning: false,
+      seal: undefined,
+      compactions: compactionCodec([], ""),
+      programs: programFingerprints([], ""),
+    },
     host: { signal: new AbortController().signal, clock: () => 0, measured: newMeasurements(), sink },
   });
   await turn.run(turn.start(), async (result, terminate) => {

@@ -12,12 +12,13 @@ import {
 import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { PROGRAM_TOOL } from "@responses-edge/responses-api/items/program";
 import { bringsTools } from "@responses-edge/responses-api/items/registry";
 import { isStrict } from "@responses-edge/responses-api/strict-functions";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import type { FunctionTool, Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
-import { faultOf, functionOf } from "@responses-edge/turn/contract/client-functions";
+import { faultOf, functionOf, programCallables } from "@responses-edge/turn/contract/client-functions";
 import { customInputOf } from "@responses-edge/turn/contract/custom-input";
 import type { PluginTools, Prompt } from "@responses-edge/turn/contract/engine";
 
@@ -43,10 +44,13 @@ export function toolsOf(prompt: ToolPrompt, which: "shown" | "callable"): Prompt
   const { request, pluginTools = NO_PLUGIN_TOOLS, onlyOffered } = prompt;
   const { functions, namespaces, builtinFunctions, withheld } = pluginTools;
   const own = ClientTools.of(request.tools);
+  const takesPrograms = own.byName.has(PROGRAM_TOOL);
+  const callable = takesPrograms ? programCallables(own, pluginTools.forPrograms ?? []) : [];
+  const shown = (tool: ClientTool) => functionOf(tool, callable);
   if (which === "shown" && !onlyOffered) {
-    return { functions: [...own.all.map(functionOf), ...functions], plugins: pluginTools };
+    return { functions: [...own.all.map(shown), ...functions], plugins: pluginTools };
   }
-  const clients = own.offered(request.tool_choice).map(functionOf);
+  const clients = own.offered(request.tool_choice).map(shown);
   if (!withheld || withheld.size === 0) return { functions: [...clients, ...functions], plugins: pluginTools };
   const isOffered = ({ name }: { name: string }) => !withheld.has(name);
   const plugins = {

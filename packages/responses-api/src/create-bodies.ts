@@ -7,7 +7,7 @@ import { invalidRequest } from "./errors.ts";
 import { bringsTools, type InputItem, inputItem, isTextOnly } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { refuse } from "./tool-fields.ts";
-import { clashingTools, wrongChoice } from "./tool-names.ts";
+import { clashingTools, uncallableTool, wrongChoice } from "./tool-names.ts";
 import { isServedType } from "./tools.ts";
 import { firstFault } from "./validation-errors.ts";
 
@@ -106,6 +106,12 @@ function checkTogether(body: z.output<typeof requestFields>, context: z.Refineme
   const clash = tools.length > 0 ? clashingTools(tools) : undefined;
   if (clash) {
     issue(["tools", ...clash.path], clash.message);
+    return;
+  }
+  const uncallable = tools.length > 0 ? uncallableTool(tools) : -1;
+  if (uncallable >= 0) {
+    const message = "A tool that only programs may call needs the tool 'programmatic_tool_calling'.";
+    issue(["tools", uncallable, "allowed_callers"], message);
     return;
   }
   if (body.tool_choice == null) return;

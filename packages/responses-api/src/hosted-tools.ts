@@ -101,6 +101,7 @@ const webSearchTool = z.object({
   image_settings: jsonObject.nullish(),
   /** False: no page is fetched, and only the search provider is asked. */
   external_web_access: z.boolean().nullish(),
+  allowed_callers: allowedCallers,
 });
 
 /** The operator configures containers: of a request's settings, the tool server gets the memory, where it can hold it. */
@@ -138,6 +139,7 @@ const fileSearchTool = z.object({
   type: z.literal("file_search"),
   vector_store_ids: list(z.string().min(1).max(MAX_ID_LENGTH), { min: 1, max: MAX_STORES }),
   ...searchSettings,
+  allowed_callers: allowedCallers,
 });
 
 /** vLLM's: a shell, on the operator's tool server. */

@@ -71,7 +71,7 @@ export function maySteer(create: JsonObject): boolean {
 export function requiredInput(output: readonly OutputItem[]): JsonObject[] {
   return output.flatMap((item): JsonObject[] => {
     if (item.type === "mcp_approval_request") return [{ type: "mcp_approval_response", approval_request_id: item.id }];
-    if (!isClientCall(item) || item.status === "incomplete" || isAsyncCall(item)) return [];
+    if (!isClientCall(item) || item.type === "program" || item.status === "incomplete" || isAsyncCall(item)) return [];
     const call = { call_id: ("call_id" in item ? item.call_id : undefined) ?? item.id };
     if (item.type === "tool_search_call") return [{ type: "tool_search_output", ...call, execution: "client" }];
     const name = item.type === "function_call" ? { name: item.name } : {};

@@ -1,5 +1,4 @@
 import { list } from "@responses-edge/bounded-io/schemas/collections";
-import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { z } from "zod";
 
 /** The common parts of the schemas of client-side tools and of hosted tools. */
@@ -21,19 +20,14 @@ export function refuse(
   context.addIssue({ code: "custom", path, message, params: { code } });
 }
 
-/**
- * The allowed callers of a tool. Models call tools directly; none of their programs runs here, so a list must have
- * `direct`.
- */
-const callers = list(z.enum(["direct", "programmatic"]), { max: 2 });
-export const allowedCallers = describedAs(
-  callers.superRefine((given, context) => {
-    if (given.includes("direct")) return;
-    const message = "Programmatic tool calling is not supported by this server: 'allowed_callers' must have 'direct'.";
-    refuse(context, [], message);
-  }),
-  () => z.array(z.enum(["direct", "programmatic"])).max(2),
-).nullish();
+/** The callers of a tool: the model itself (`direct`, the default), and the programs that it writes. */
+export const allowedCallers = list(z.enum(["direct", "programmatic"]), { min: 1, max: 2 }).nullish();
+
+/** Tells whether a tool of a request may be called in one of the two ways. */
+export function mayBeCalled(tool: object, caller: "direct" | "programmatic"): boolean {
+  const callers = "allowed_callers" in tool ? (tool.allowed_callers as readonly string[] | null | undefined) : null;
+  return callers == null ? caller === "direct" : callers.includes(caller);
+}
 
 /**
  * The fields of a tool that tell how it is called. `async`: the model goes on after a call, and its output may come in

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { type HostedType, hostedOf, isHosted } from "./hosted-tools.ts";
+import { mayBeCalled } from "./tool-fields.ts";
 import { type ChosenTool, chosenTools, type FunctionTool, type Tool, type ToolChoice } from "./tools.ts";
 
 /**
@@ -79,6 +80,7 @@ function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {
     case "local_shell":
     case "shell":
     case "apply_patch":
+    case "programmatic_tool_calling":
       return [{ flatName: tool.type, name: tool.type, tool, path: [index, "type"] }];
   }
 }
@@ -87,9 +89,11 @@ function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {
 export class ClientTools {
   /** In the order of the list. Two may have one name. */
   readonly listed: readonly ClientTool[];
-  /** The later one of two tools with one name counts. */
+  /** Those that the model may call itself. The later one of two tools with one name counts. */
   readonly byName: ReadonlyMap<string, ClientTool>;
   readonly all: readonly ClientTool[];
+  /** The tools that the model's programs may call. */
+  readonly forPrograms: readonly ClientTool[];
 
   constructor(tools: readonly Tool[]) {
     const listed: ClientTool[] = [];
@@ -97,7 +101,9 @@ export class ClientTools {
       if (hostedKey(tool) === undefined) listed.push(...clientToolsOf(tool as NotHosted, index));
     }
     this.listed = listed;
-    this.byName = new Map(listed.map((tool) => [tool.flatName, tool]));
+    const direct = listed.filter(({ tool }) => mayBeCalled(tool, "direct"));
+    this.byName = new Map(direct.map((tool) => [tool.flatName, tool]));
+    this.forPrograms = listed.filter(({ tool }) => mayBeCalled(tool, "programmatic"));
     this.all = [...this.byName.values()];
   }
 
@@ -123,7 +129,8 @@ export class ClientTools {
       case "tool_search":
       case "local_shell":
       case "shell":
-      case "apply_patch": {
+      case "apply_patch":
+      case "programmatic_tool_calling": {
         const found = this.byName.get(choice.type);
         return found?.tool.type === choice.type ? [found] : [];
       }
@@ -195,6 +202,14 @@ export function clashingTools(tools: readonly Tool[]): { path: (string | number)
     known.set(flatName, name);
   }
   return undefined;
+}
+
+/** The index of a tool that only programs may call, where the model can write none; -1 if there is none. */
+export function uncallableTool(tools: readonly Tool[]): number {
+  if (tools.some(({ type }) => type === "programmatic_tool_calling")) return -1;
+  return tools.findIndex((tool) =>
+    (tool.type === "namespace" ? tool.tools : [tool]).some((each) => !mayBeCalled(each, "direct")),
+  );
 }
 
 /** The fault of a choice of tools: it leaves none, or names one that is not there. */

@@ -135,6 +135,9 @@ const applyPatchTool = z
   .object({ type: z.literal("apply_patch"), allowed_callers: allowedCallers })
   .transform(({ type, allowed_callers }) => ({ type, ...(allowed_callers != null && { allowed_callers }) }));
 
+/** The model writes programs, which call the tools that have `programmatic` among their callers. */
+const programmaticTool = z.object({ type: z.literal("programmatic_tool_calling") });
+
 const toolSchemas = [
   functionTool,
   customTool,
@@ -143,6 +146,7 @@ const toolSchemas = [
   localShellTool,
   shellTool,
   applyPatchTool,
+  programmaticTool,
   ...HOSTED_SCHEMAS,
 ] as const;
 
@@ -211,7 +215,9 @@ const namedFields = {
 const namedFunction = z.object({ type: z.literal("function"), ...namedFields });
 const namedCustom = z.object({ type: z.literal("custom"), ...namedFields });
 const namedNamespace = z.object({ type: z.literal("namespace"), name: namedFields.name });
-const clientChoice = z.object({ type: z.enum(["tool_search", "local_shell", "shell", "apply_patch"]) });
+const clientChoice = z.object({
+  type: z.enum(["tool_search", "local_shell", "shell", "apply_patch", "programmatic_tool_calling"]),
+});
 const mcpChoice = z
   .object({
     type: z.literal("mcp"),
@@ -231,7 +237,7 @@ const allowedTools = z.object({
 });
 
 /** The choices that name a tool which this server does not have. */
-const UNSERVED_CHOICES = new Set(["computer", "computer_use", "computer_use_preview", "programmatic_tool_calling"]);
+const UNSERVED_CHOICES = new Set(["computer", "computer_use", "computer_use_preview"]);
 
 /** A choice of certain tools, and any choice, in their normal form. */
 export const namedChoice = z.discriminatedUnion("type", [...choices, allowedTools]);

@@ -5,6 +5,7 @@ import type { ClientTool } from "@responses-edge/responses-api/tool-names";
 import { isShownWhole, readCall, type WholeTool } from "./contract/client-functions.ts";
 import { CustomInput } from "./contract/custom-input.ts";
 import type { ModelDelta } from "./contract/engine.ts";
+import type { MadeBy } from "./contract/tool-session.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 
 /**
@@ -31,7 +32,10 @@ type OpenCall =
   | (PlacedCall & { kind: "function"; item: FunctionCall })
   | (PlacedCall & { kind: "custom"; item: CustomCall; input: CustomInput })
   /** A call that is not shown yet, with everything that the model has written of it. */
-  | { kind: "whole"; tool: WholeTool; callId: string; text: string };
+  | { kind: "whole"; tool: WholeTool; callId: string; text: string; by: Caller | undefined };
+
+/** The caller of a call that a program has made. */
+type Caller = Pick<MadeBy, "caller">;
 
 const ARGUMENTS_DELTA = "response.function_call_arguments.delta";
 const INPUT_DELTA = "response.custom_tool_call_input.delta";
@@ -102,12 +106,19 @@ export class ClientCallItems {
 
   /**
    * Begins a call of a tool, by the name that the model writes; without a tool it is a function that was not offered.
+   * `by`: the program that makes it.
    */
-  begin(index: number, tool: ClientTool | undefined, name: string, offeredId: string | undefined): void {
+  begin(
+    index: number,
+    tool: ClientTool | undefined,
+    name: string,
+    offeredId: string | undefined,
+    by?: Caller | undefined,
+  ): void {
     this.#output.size.length += FRAME_LENGTH;
     const callId = this.#claimCallId(offeredId);
     if (tool && isShownWhole(tool.tool)) {
-      this.#open.set(index, { kind: "whole", tool: tool.tool, callId, text: "" });
+      this.#open.set(index, { kind: "whole", tool: tool.tool, callId, text: "", by });
       return;
     }
     const common = {
@@ -115,7 +126,8 @@ export class ClientCallItems {
       call_id: callId,
       name: tool?.name ?? name,
       ...(tool?.namespace !== undefined && { namespace: tool.namespace }),
-      ...(tool && "async" in tool.tool && tool.tool.async && { async: true }),
+      // A program waits for all of its calls.
+      ...(by ?? (tool && "async" in tool.tool && tool.tool.async && { async: true })),
     } as const;
     const item: WrittenItem =
       tool?.tool.type === "custom"
@@ -240,7 +252,7 @@ export class ClientCallItems {
 
   /** Adds the item of a complete call. A call without the arguments that its tool needs gets none. */
   #show(
-    { tool, callId, text }: Extract<OpenCall, { kind: "whole" }>,
+    { tool, callId, text, by }: Extract<OpenCall, { kind: "whole" }>,
     isSilent: boolean,
     beforeDone?: () => void,
   ): void {
@@ -248,8 +260,29 @@ export class ClientCallItems {
     // A turn that has failed or was abandoned shows nothing more.
     if (!read || isSilent) return;
     const { writer } = this.#output;
+    if (tool.type === "programmatic_tool_calling") {
+      const { code } = read as { code: string };
+      const program = { call_id: callId, code };
+      const item = {
+        id: writer.newItemId("program"),
+        type: "program",
+        ...program,
+        fingerprint: this.#output.fingerprint(program),
+      } as const;
+      const output_index = writer.addItem(item);
+      beforeDone?.();
+      writer.emit({ type: "response.output_item.done", output_index, item });
+      return;
+    }
     const type = `${tool.type}_call` as const;
-    const whole = { id: writer.newItemId(type), type, call_id: callId, ...read, status: "completed" } as WholeItem;
+    const whole = {
+      id: writer.newItemId(type),
+      type,
+      call_id: callId,
+      ...by,
+      ...read,
+      status: "completed",
+    } as WholeItem;
     // A shell's commands have events of their own.
     const unwritten = whole.type === "shell_call" && { action: { ...whole.action, commands: [] } };
     const output_index = writer.addItem({ ...whole, status: "in_progress", ...unwritten } as WholeItem);

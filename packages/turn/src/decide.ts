@@ -4,9 +4,11 @@ import {
   clientCallOf,
   type Item,
   isClientCall,
+  isCutCall,
   isServerCall,
   isWord,
   type OutputItem,
+  programOf,
 } from "@responses-edge/responses-api/items/registry";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
@@ -231,12 +233,16 @@ function disregardedTools(
   for (const item of state.output) {
     if (state.superseded.has(item.id)) continue;
     if (isClientCall(item)) {
-      if (item.status === "incomplete") continue;
+      if (isCutCall(item)) continue;
+      called ||= !named && programOf(item) !== undefined;
+      // Programs call tools that the model may not call.
+      if (programOf(item) !== undefined) continue;
       const name = clientCallOf(item as Item)?.flatName ?? item.type;
       const tool = tools.get(name);
       if (!tool) return `'tools': it calls '${name}', which was not offered`;
       called ||= !named || tool === named;
-    } else called ||= !named && (isServerCall(item) || item.type === "mcp_approval_request");
+    } else if (item.type === "program_output") called ||= !named || named.tool.type === "programmatic_tool_calling";
+    else called ||= !named && (isServerCall(item) || item.type === "mcp_approval_request");
   }
   if (mustCall(choice) && !called) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;

@@ -1,4 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import type { ToolOutcome } from "./contract/tool-session.ts";
 
 /** The faults of a turn that are this server's own. */
 
@@ -22,5 +23,20 @@ export function cannotContinue(fault: ApiError): ApiError {
     status: 502,
     message: `${fault.message} The generation cannot resume in the middle of a function call, structured output or a refusal.`,
     code: "cannot_continue",
+  });
+}
+
+/** The answer to a call whose outcome is unknown. */
+export function interrupted(): ToolOutcome {
+  const output = "The server was restarted while this tool was running. Whether it did its work is not known.";
+  return { output, failed: true, error: { type: "mcp_protocol_error", code: -32000, message: output } };
+}
+
+/** 503: no program can be run now. */
+export function programNotRun(): ApiError {
+  return new ApiError({
+    status: 503,
+    message: "This server cannot run programs now.",
+    code: "program_runner_unavailable",
   });
 }

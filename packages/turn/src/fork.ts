@@ -281,7 +281,6 @@ class ForkedLog {
     const replays = items.flatMap(({ id }) => this.#replays.get(id ?? "") ?? []);
     this.#record({
       answering: {
-        items: this.#added,
         replays: replays
           .filter(({ origin }) => origin === undefined)
           .map(({ item, messages }) => ({ item, messages: own(messages) })),

@@ -6,11 +6,12 @@ import type { OpenedCompaction } from "./compacted-past.ts";
 import type { Engine, Prompt, Replay } from "./contract/engine.ts";
 import type { Measurements } from "./contract/measurements.ts";
 import type { Plugins } from "./contract/plugin.ts";
+import type { Programs } from "./contract/programs.ts";
 import type { ToolSession } from "./contract/tool-session.ts";
 import type { BatchSink } from "./output-events.ts";
 import type { RepetitionGuardMode } from "./repetition.ts";
 import type { ReasoningSeal } from "./sealed-content/sealed-reasoning.ts";
-import type { CompactionCodec } from "./sealed-content/sealing.ts";
+import type { CompactionCodec, ProgramFingerprints } from "./sealed-content/sealing.ts";
 import type { TurnState } from "./state.ts";
 import type { Steering } from "./steering.ts";
 
@@ -93,6 +94,8 @@ interface TurnPlugins {
   plugins: Plugins;
   /** The session of the hosted tools that the request names, if it names any. */
   session?: ToolSession | undefined;
+  /** Runs programs, where the deployment can. */
+  programs?: Programs | undefined;
 }
 
 /** Content that clients do not see, or get only sealed. */
@@ -103,6 +106,8 @@ export interface TurnSecrets {
   seal: ReasoningSeal | undefined;
   /** Writes and reads the content of compaction items. */
   readonly compactions: CompactionCodec;
+  /** Makes and checks the fingerprints of programs. */
+  readonly programs: ProgramFingerprints;
 }
 
 export interface TurnHost {

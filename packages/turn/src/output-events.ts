@@ -38,6 +38,8 @@ export interface OutputParts {
   readonly state: TurnState;
   readonly writer: EventWriter;
   readonly size: OutputSize;
+  /** Makes the fingerprint of a program that begins now. */
+  readonly fingerprint: (program: { call_id: string; code: string }) => string;
 }
 
 interface EventWriterOptions {

@@ -1,12 +1,20 @@
 import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { traceparent } from "@responses-edge/otlp";
 import type { ItemEvent, Unnumbered } from "@responses-edge/responses-api/items/events";
-import { isServerCall, type ServerCall } from "@responses-edge/responses-api/items/registry";
+import { isServerCall, programOf, type ServerCall } from "@responses-edge/responses-api/items/registry";
 import { isJson } from "@responses-edge/responses-api/json";
-import type { ToolExchange } from "./contract/engine.ts";
 import { beginToolCall, endToolCall } from "./contract/measurements.ts";
 import type { CallItem, Plugins } from "./contract/plugin.ts";
-import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome, ToolSession } from "./contract/tool-session.ts";
+import {
+  type ApprovedCall,
+  type CalledTool,
+  type MadeBy,
+  type PendingCall,
+  type ToolOutcome,
+  type ToolSession,
+  toExchange,
+} from "./contract/tool-session.ts";
+import { interrupted } from "./faults.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 import type { RawMessages } from "./raw-messages.ts";
@@ -29,12 +37,17 @@ interface OpenPluginCall {
   text: string;
   /** The id of the request by which the client has approved it. */
   approvalRequest: string | null;
+  /** Set if a program makes the call. */
+  by: MadeBy | undefined;
   /** Absent while nothing can be shown. */
   item?: ServerCall;
   outputIndex: number;
   /** Made with the first delta. */
   deltaHead: string;
 }
+
+/** A call's approval and its program, if it has them. */
+type Origin = Partial<Pick<ApprovedCall, "request" | "by">>;
 
 /** The fields in which items show what the model writes. */
 type ShownWords = Partial<Record<"arguments" | "code", string | null>>;
@@ -55,6 +68,8 @@ export class PluginCallItems {
   readonly #shown = new Map<string, { item: ServerCall; outputIndex: number }>();
   /** Calls that are complete and not answered yet, by their items. */
   readonly pending = new Map<string, PendingCall>();
+  /** Calls that have their answer, whose items a crash has cut off before their end. */
+  readonly #cutOff: [call: PendingCall, outcome: ToolOutcome][] = [];
   /** Calls that the turn may still make. */
   left: number;
   /** True if the round may call hosted tools. If no tool was offered, the model's calls are ignored. */
@@ -73,13 +88,20 @@ export class PluginCallItems {
     this.#session = tools.session;
     const { state } = output;
     this.left = request.max_tool_calls ?? Number.POSITIVE_INFINITY;
-    const { calls: completed, answered } = state.answering ?? { calls: state.round.called, answered: undefined };
+    const { calls: ofRound = [], answered } = state.answering ?? {};
+    // Those that the model has completed, or a program has made, since the round's were known.
+    const completed = [...ofRound, ...state.round.called];
     for (const [outputIndex, item] of state.output.entries()) {
       if (!isServerCall(item) || state.superseded.has(item.id)) continue;
       this.left -= 1;
       if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
       this.#shown.set(item.id, { item, outputIndex });
-      const pending = completed.find((call) => call.item === item.id && !answered?.has(call.item));
+      const pending = completed.find((call) => call.item === item.id);
+      const answer = answered?.has(item.id) && state.replays.find((replay) => replay.item === item.id)?.exchange;
+      if (pending && answer) {
+        this.#cutOff.push([pending, { ...answer, failed: answer.failed === true }]);
+        continue;
+      }
       // Unanswered, or not finished by the model.
       if (pending) this.pending.set(pending.item, pending);
       else this.#reopen(item, outputIndex);
@@ -93,16 +115,25 @@ export class PluginCallItems {
 
   /**
    * Begins a call, by the name that the model writes. After a crash it continues a call whose item was not in the log:
-   * `text` is then all of it so far. `approvalRequest`: the id of the request by which the client has approved it.
+   * `text` is then all of it so far.
    */
-  begin(index: number, written: string, tool: CalledTool, text = "", approvalRequest: string | null = null): void {
+  begin(index: number, written: string, tool: CalledTool, text = "", { request, by }: Origin = {}): void {
     this.left -= 1;
     this.#output.size.length += FRAME_LENGTH;
     const plugin = this.#plugins.of(tool);
     const { item: shape } = plugin;
     // A built-in tool's call has its full name, by whichever engine it was made.
     const name = plugin.fullName?.(tool) ?? written;
-    const call: OpenPluginCall = { tool, name, approvalRequest, text: "", shape, outputIndex: -1, deltaHead: "" };
+    const call: OpenPluginCall = {
+      tool,
+      name,
+      approvalRequest: request ?? null,
+      by,
+      text: "",
+      shape,
+      outputIndex: -1,
+      deltaHead: "",
+    };
     this.#open.set(index, call);
     if (shape.canShow(tool, "", false)) this.#show(call);
     this.append(index, text);
@@ -130,6 +161,7 @@ export class PluginCallItems {
       shape,
       text: (shape.written && (item as ShownWords)[shape.written.field]) ?? "",
       approvalRequest: null,
+      by: undefined,
       item,
       outputIndex,
       deltaHead: "",
@@ -164,6 +196,7 @@ export class PluginCallItems {
       ? undefined
       : shape.approvalRequest?.(tool, call.text, (type) => this.#output.writer.newItemId(type));
     if (request) {
+      Object.assign(request, call.by);
       const outputIndex = this.#output.writer.addItem(request);
       this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: request });
       return;
@@ -181,10 +214,25 @@ export class PluginCallItems {
   }
 
   /** Adds an approved call: its item comes complete, with the request that it answers. */
-  addApproved({ tool, name, arguments: text, request }: ApprovedCall): void {
+  addApproved({ tool, name, arguments: text, request, by }: ApprovedCall): void {
     const index = Number.MIN_SAFE_INTEGER + this.pending.size;
-    this.begin(index, name, tool, text, request);
+    this.begin(index, name, tool, text, { request, by });
     this.#complete(index, this.#open.get(index));
+  }
+
+  /** Adds a program's call, or completes the one with the id `cut`. Gives it, unless it needs the client's approval. */
+  call(made: Omit<PendingCall, "item">, by: MadeBy, cut: string | undefined): PendingCall | undefined {
+    const { tool, name, arguments: text } = made;
+    const found = cut === undefined ? undefined : this.#open.entries().find(([, { item }]) => item?.id === cut);
+    const index = found?.[0] ?? Number.MIN_SAFE_INTEGER + this.pending.size;
+    const call = this.#open.get(index);
+    if (call) {
+      call.name = this.#plugins.of(tool).fullName?.(tool) ?? name;
+      this.append(index, text.slice(call.text.length));
+    } else this.begin(index, name, tool, text, { by });
+    const begun = this.#open.get(index);
+    this.#complete(index, begun);
+    return begun?.item && this.pending.get(begun.item.id);
   }
 
   /** Tells whether a call that a crash has cut off may be repeated. */
@@ -200,23 +248,22 @@ export class PluginCallItems {
   }
 
   /**
-   * Runs the calls that wait for an answer. A call that was dispatched before a crash is run again only if that changes
+   * Runs calls that wait for an answer. A call that was dispatched before a crash is run again only if that changes
    * nothing, because its progress is unknown. Rejects with the signal's reason when it is aborted; a tool's own failure
    * is an answer.
    */
-  async answer({
-    asked,
-    model: { engine },
-    tools: { session },
-    host,
-  }: Pick<TurnOptions, "asked" | "model" | "tools" | "host">): Promise<void> {
+  async answer(
+    { asked, model: { engine }, tools: { session }, host }: Pick<TurnOptions, "asked" | "model" | "tools" | "host">,
+    waiting: Iterable<PendingCall>,
+  ): Promise<void> {
     const { signal, sink, measured, clock } = host;
     const { state, messages } = this.#output;
     // Identifies the round, whose calls were made in parallel.
     const step = `${asked.address.turn}.${state.rounds}`;
     const dispatchedBefore = new Set(state.answering?.dispatched);
+    for (const [call, outcome] of this.#cutOff.splice(0)) this.#endItem(call, outcome);
 
-    await forEachAtOnce(this.pending.values(), async (call) => {
+    await forEachAtOnce(waiting, async (call) => {
       let outcome: ToolOutcome | undefined;
       const isFirst = !dispatchedBefore.has(call.item);
       const given = asked.givenOutput?.item === call.item ? asked.givenOutput : undefined;
@@ -237,15 +284,10 @@ export class PluginCallItems {
       }
       signal.throwIfAborted();
       outcome ??= interrupted();
-      const exchange: ToolExchange = {
-        name: call.name,
-        arguments: call.arguments,
-        output: outcome.output,
-        ...(outcome.images && { images: outcome.images }),
-        step,
-        ...(outcome.memory !== undefined && { memory: outcome.memory }),
-      };
-      const told = engine.answerMessages?.(exchange, messages.of(call.item).at(-1)) ?? [];
+      const exchange = toExchange(call, outcome, step);
+      // A program's own calls are not told to the model.
+      const isTold = programOf(this.#shown.get(call.item)?.item ?? {}) === undefined;
+      const told = (isTold && engine.answerMessages?.(exchange, messages.of(call.item).at(-1))) || [];
       this.finish(call, outcome, { item: call.item, exchange, messages: told });
       // Nor can its answer be had again: both are kept at once, where they are kept.
       if (sink?.commit) sink.commit();
@@ -263,11 +305,17 @@ export class PluginCallItems {
   }
 
   /** Notes that a call has been run. */
-  finish({ item: id, tool }: PendingCall, outcome: ToolOutcome, answer: CallAnswer): void {
+  finish(call: PendingCall, outcome: ToolOutcome, answer: CallAnswer): void {
     const { writer, size, messages } = this.#output;
     writer.record({ answered: answer });
     size.length += FRAME_LENGTH + 3 * JSON.stringify(answer).length;
     if (answer.messages.length > 0) messages.addAnswer(answer.messages);
+    this.#endItem(call, outcome);
+  }
+
+  /** Ends the item of a call that has been run. */
+  #endItem({ item: id, tool }: PendingCall, outcome: ToolOutcome): void {
+    const { size } = this.#output;
     const found = this.#shown.get(id);
     if (!found) return;
     const { item, outputIndex } = found;
@@ -320,6 +368,7 @@ export class PluginCallItems {
     const { shape, tool, text, approvalRequest } = call;
     const id = this.#output.writer.newItemId(shape.type);
     const item = shape.create(tool, { id, text, container: this.#session?.container() ?? "", approvalRequest });
+    Object.assign(item, call.by);
     call.item = item;
     call.outputIndex = this.#output.writer.addItem(item);
     this.#shown.set(id, { item, outputIndex: call.outputIndex });
@@ -346,10 +395,4 @@ export class PluginCallItems {
     const words = { [field]: (item as ShownWords)[field] ?? "" };
     this.#output.writer.emit({ type, item_id: item.id, output_index: outputIndex, ...words } as Unnumbered<ItemEvent>);
   }
-}
-
-/** The answer to a call whose outcome is unknown. */
-function interrupted(): ToolOutcome {
-  const output = "The server was restarted while this tool was running. Whether it did its work is not known.";
-  return { output, failed: true, error: { type: "mcp_protocol_error", code: -32000, message: output } };
 }

@@ -9,6 +9,7 @@ import {
   isAside,
   isAsyncCall,
   isClientCall,
+  isCutCall,
   isServerCall,
   itemId,
 } from "@responses-edge/responses-api/items/registry";
@@ -19,6 +20,7 @@ import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } fr
 import { withoutCuts } from "./cuts.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { Asked, TurnPast } from "./options.ts";
+import { withoutProgramCalls } from "./program-record.ts";
 import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { truncateToFit } from "./truncation.ts";
 import type { TurnOutput } from "./turn-output.ts";
@@ -43,7 +45,8 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
   const messages = opened ? null : request.previous_input_messages;
   const item = input[0]?.id;
   const before = messages != null && item !== undefined ? ({ item, messages, before: true } as const) : undefined;
-  const items = past.isTextOnly ? [...history, ...input] : promptItems(history, matchOutputs(history, input), replays);
+  const whole = past.isTextOnly ? [] : withoutProgramCalls([...history, ...matchOutputs(history, input)]);
+  const items = past.isTextOnly ? [...history, ...input] : promptItems(whole, [], replays);
   const hasTools = !past.isTextOnly || request.tools != null || request.tool_choice != null;
   return {
     model: model.upstream,
@@ -132,6 +135,13 @@ export class RoundPrompt {
     this.change({ items: [...this.current.items, ...items], replays, trailing, spentTokens, request });
   }
 
+  /** Offers the tool that takes programs no longer. */
+  withoutPrograms(): void {
+    const { request } = this.current;
+    const tools = request.tools?.filter(({ type }) => type !== "programmatic_tool_calling");
+    if (tools?.length !== request.tools?.length) this.change({ request: { ...request, tools } });
+  }
+
   /** Changes the prompts of this round and the later ones. */
   change(changed: Partial<Prompt>): void {
     this.current = { ...this.current, ...changed };
@@ -142,7 +152,7 @@ export class RoundPrompt {
 /** The turn's output so far; `items` are those that go into its prompt. */
 export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, items: readonly Item[]): PromptOutput {
   return {
-    items,
+    items: withoutProgramCalls(items),
     replays: [...past.replays, ...messages.replays],
     trailing: messages.left.trailing,
     spentTokens: spentTokens(state),
@@ -155,13 +165,30 @@ export function earlierOutput(state: TurnState): Item[] {
   return withoutCuts(state.cuts, withThoughts(state, withoutSuperseded(state, earlier))) as Item[];
 }
 
+/** The prompt of the first round: without the output of rounds from before a crash. */
+export function firstRoundPrompt(
+  prompt: Prompt,
+  { past, asked }: { past: Pick<TurnPast, "input">; asked: Pick<Asked, "request"> },
+  { messages, state }: Pick<TurnOutput, "messages" | "state">,
+): Prompt {
+  if (!messages.hasEarlierRounds) return prompt;
+  const own = new Set(earlierOutput(state).map(({ id }) => id));
+  return {
+    ...prompt,
+    items: prompt.items.filter(({ id }) => !own.has(id)),
+    replays: prompt.replays.filter(({ item }) => !own.has(item)),
+    trailing: past.input.length > 0 ? [] : (asked.request.previous_input_messages ?? []),
+  };
+}
+
 /**
  * A request without the fields that apply only to the first round: a choice that forces a call, and the remote prefill
  * of its prompt.
  */
 export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateRequest): CreateRequest {
   const { tool_choice: choice } = request;
-  if (!mustCall(choice) || choice == null || ClientTools.of(request.tools).named(choice)) return request;
+  const named = ClientTools.of(request.tools).named(choice);
+  if (!mustCall(choice) || choice == null || (named && named.tool.type !== "programmatic_tool_calling")) return request;
   if (typeof choice === "object" && choice.type === "allowed_tools") {
     return { ...request, tool_choice: { ...choice, mode: "auto" } };
   }
@@ -221,7 +248,7 @@ function isUnfinished(item: Item): boolean {
 }
 
 function isCutOff(item: Item): boolean {
-  return (isClientCall(item) || isServerCall(item)) && item.status === "incomplete";
+  return (isClientCall(item) || isServerCall(item)) && isCutCall(item);
 }
 
 /**
@@ -285,7 +312,8 @@ export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<s
     outputs.add(id);
   }
   for (const [id, call] of mayBeOpen ? [] : calls) {
-    if (outputs.has(id) || isAsyncCall(call)) continue;
+    // A program's output is this server's to give.
+    if (outputs.has(id) || isAsyncCall(call) || call.type === "program") continue;
     throw invalidRequest("input", `No tool output found for ${inWords(call.type)} ${id}.`);
   }
   return new Set(calls.keys());

@@ -80,8 +80,6 @@ export interface Cut {
 
 /** A generation has ended with calls for this server to answer: everything that its round leaves. */
 export interface AnsweringRecord {
-  /** Number of items of the turn so far. */
-  items: number;
   /** Raw messages behind the round's items. */
   replays: Replay[];
   /** Raw messages after the round's last item. */

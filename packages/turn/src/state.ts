@@ -13,6 +13,7 @@ import {
   appendWritten,
   isAsyncCall,
   isClientCall,
+  isCutCall,
   type OutputItem,
 } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
@@ -114,8 +115,6 @@ interface Answering {
   answered: Set<string>;
   /** Ids of items whose calls were dispatched. */
   dispatched: string[];
-  /** Items of the turn when the generation ended. */
-  items: number;
   /** Messages with which the model is asked again. */
   again: RawMessage[];
 }
@@ -297,11 +296,11 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
   } else if ("listed" in record) state.replays.push(record.listed);
   else if ("called" in record) round.called.push(record.called);
   else if ("answering" in record) {
-    const { items, replays, trailing, usage, calls, again } = record.answering;
+    const { replays, trailing, usage, calls, again } = record.answering;
     state.replays.push(...replays);
     state.trailing = trailing;
     state.usage = usage;
-    state.answering = { calls, answered: new Set(), dispatched: [], items, again };
+    state.answering = { calls, answered: new Set(), dispatched: [], again };
     round.called = [];
     round.sampled = undefined;
   } else if ("dispatched" in record) state.answering?.dispatched.push(record.dispatched);
@@ -312,7 +311,7 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
     state.trailing = record.round.trailing;
     state.rounds += 1;
     state.askedAgain = state.answering?.again.length ? state.askedAgain + 1 : 0;
-    state.round = newRound(state.answering?.items ?? state.output.length, state.deltas);
+    state.round = newRound(state.output.length, state.deltas);
     state.answering = undefined;
   } else {
     // The failure is the reason of the turn's end, not part of its state.
@@ -372,7 +371,9 @@ export function waitsForClient({ output, round }: TurnState): boolean {
   for (const item of output.slice(round.firstItem)) {
     if (item.type === "mcp_approval_request") return true;
     // An incomplete call is not one.
-    if (isClientCall(item) && item.status !== "incomplete" && !isAsyncCall(item)) return true;
+    if (!isClientCall(item) || isCutCall(item) || isAsyncCall(item)) continue;
+    // This server runs programs: one without an output waits for a call of its own.
+    if (item.type !== "program") return true;
   }
   return false;
 }

@@ -3,7 +3,7 @@ import type { ListedTools } from "./contract/tool-session.ts";
 import type { Outcome } from "./decide.ts";
 import { ModelOutput, type RoundOptions } from "./model-output.ts";
 import type { TurnOptions } from "./options.ts";
-import { EventWriter, FRAME_LENGTH, OutputSize } from "./output-events.ts";
+import { EventWriter, FRAME_LENGTH, type OutputParts, OutputSize } from "./output-events.ts";
 import { PluginCallItems } from "./plugin-call-items.ts";
 import { RawMessages } from "./raw-messages.ts";
 import { type ClosedResponse, TurnResponse } from "./response.ts";
@@ -25,6 +25,7 @@ export class TurnOutput {
   readonly size: OutputSize;
   readonly response: TurnResponse;
   readonly messages: RawMessages;
+  readonly fingerprint: OutputParts["fingerprint"];
   /** Calls of hosted tools. */
   readonly calls: PluginCallItems;
   /** The model's text and its calls for the client. */
@@ -37,6 +38,7 @@ export class TurnOutput {
     const state = logged ?? newTurnState();
     const withMessages = request.enable_response_messages === true;
     this.state = state;
+    this.fingerprint = (program) => options.secrets.programs.make(program, host.clock());
     this.writer = new EventWriter(state, {
       address,
       sink: host.sink,
@@ -57,7 +59,6 @@ export class TurnOutput {
   beginAnswering(again: RawMessage[]): void {
     this.writer.record({
       answering: {
-        items: this.state.output.length,
         ...this.messages.left,
         usage: this.response.object.usage,
         calls: [...this.calls.pending.values()],

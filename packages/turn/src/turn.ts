@@ -24,7 +24,8 @@ import { notStored, restarted } from "./faults.ts";
 import { unfulfillable } from "./forced-choice.ts";
 import { Generations } from "./generation.ts";
 import type { TurnOptions } from "./options.ts";
-import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
+import { ProgramRuns } from "./program-runs.ts";
+import { checkCallPairs, firstRoundPrompt, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
 import type { ClosedResponse } from "./response.ts";
 import { type Generation, resumedPrompt } from "./resume.ts";
 import { roundItems, spentTokens, type TurnState, waitsForClient, withThoughts } from "./state.ts";
@@ -59,6 +60,7 @@ export class Turn {
   readonly #prompt: RoundPrompt;
   readonly #generations: Generations;
   readonly #compaction: Compaction | undefined;
+  readonly #programs: ProgramRuns;
   readonly #facts: TurnFacts;
   #step: Step;
   /** The beginning of the round, if it has begun already. */
@@ -75,7 +77,8 @@ export class Turn {
     if (past.input.at(-1)?.type === "compaction_trigger") kind = "asked";
     // A compaction may contain unanswered calls.
     const usedCallIds = past.isTextOnly ? new Set<string>() : checkCallPairs(first.items, kind === "asked");
-    const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
+    const requestTools = () => this.#prompt.current.request.tools;
+    const clientTool = (name: string) => ClientTools.of(requestTools()).get(name);
     this.#output = new TurnOutput({ ...options, usedCallIds, clientTool, prompted: first.request }, logged);
     host.steering?.attach((event) => {
       this.#output.writer.aside(event);
@@ -84,6 +87,7 @@ export class Turn {
     const prompt = logged ? resumedPrompt(first, options, this.#output) : first;
     this.#prompt = new RoundPrompt(prompt, model.engine, host.signal);
     this.#generations = new Generations(options, this.#output, this.#prompt);
+    this.#programs = new ProgramRuns(options, this.#output, requestTools, kind === "asked");
     this.#compaction = kind && new Compaction(kind, options, this.#output, this.#prompt, this.#generations);
     this.#facts = {
       compaction: kind,
@@ -92,7 +96,7 @@ export class Turn {
       isUnseen: !host.sink && !request.enable_response_messages && request.previous_input_messages == null,
     };
     const { unlisted = [], approved = [] } = tools.session ?? {};
-    const mustPrepare = unlisted.length > 0 || approved.length > 0;
+    const mustPrepare = unlisted.length > 0 || approved.length > 0 || this.#programs.areOpen;
     this.#step = this.#enter(decide(this.#output.state, { did: "begin", mustPrepare }, this.#facts));
   }
 
@@ -190,6 +194,7 @@ export class Turn {
   async #settle(outcome: Outcome, settle: Settle): Promise<TurnResult> {
     const { response } = this.#output;
     const { sink, measured } = this.#options.host;
+    this.#programs.close(outcome);
     let result = { outcome, closed: this.#output.close(outcome) };
     let said = false;
     const terminate = () => {
@@ -246,6 +251,7 @@ export class Turn {
     const isSameRound = step.kind === "generate" && step.again;
     if (isSameRound || step.kind === "prepare" || step.kind === "end") return step;
     const { calls, state } = this.#output;
+    if (state.rounds >= this.#options.bounds.maxRounds) this.#prompt.withoutPrograms();
     if (session) {
       calls.isOffered = calls.left > 0 && state.rounds < session.maxRounds && host.clock() < session.deadline;
       this.#prompt.change({ pluginTools: calls.isOffered ? session.pluginTools : undefined });
@@ -262,9 +268,8 @@ export class Turn {
     const { tools, host } = this.#options;
     const { session } = tools;
     const { signal, sink, measured, clock } = host;
-    if (!session) return { did: "prepare" };
     const { calls, state } = this.#output;
-    await forEachAtOnce([...session.unlisted], async (server) => {
+    await forEachAtOnce([...(session?.unlisted ?? [])], async (server) => {
       signal.throwIfAborted();
       const index = this.#output.beginList(server.server_label);
       sink?.flush();
@@ -277,8 +282,9 @@ export class Turn {
     });
     signal.throwIfAborted();
     const isBegun = state.rounds > 0 || state.answering !== undefined;
-    if (isBegun || session.approved.length === 0) return { did: "prepare" };
-    for (const call of session.approved) calls.addApproved(call);
+    const approved = session?.approved ?? [];
+    if (isBegun || (approved.length === 0 && !this.#programs.areOpen)) return { did: "prepare" };
+    for (const call of approved) calls.addApproved(call);
     return this.#answer([]);
   }
 
@@ -326,7 +332,7 @@ export class Turn {
       fault,
       finish,
       noAnswer,
-      calls: isWhole ? calls.pending.size + asyncCalls : 0,
+      calls: isWhole ? calls.pending.size + asyncCalls + Number(this.#programs.areOpen) : 0,
       waitsForClient: waitsForClient(state),
       mayAnswerWithoutTools: calls.ignored > 0 && prompt.pluginTools !== undefined,
       spentTokens: spentTokens(state) + response.tokensInRound,
@@ -352,7 +358,7 @@ export class Turn {
       if (again.length > 0) this.#prompt.change({ onlyOffered: true });
       output.beginAnswering([...again]);
     }
-    await output.calls.answer(this.#options);
+    await this.#programs.answer();
     const isClients = waitsForClient(state);
     if (!isClients) {
       // The round's output becomes part of the prompt.
@@ -373,7 +379,7 @@ export class Turn {
   async #setInputMessages(): Promise<ApiError | undefined> {
     const { model, host } = this.#options;
     try {
-      const prompt = this.#withoutOutput(await this.#prompt.fitting());
+      const prompt = firstRoundPrompt(await this.#prompt.fitting(), this.#options, this.#output);
       const messages = await model.engine.inputMessages(prompt, host.signal);
       if (!this.#output.size.fits(messages)) {
         return contextLengthExceeded("The prompt is too large for the response's messages.");
@@ -383,18 +389,5 @@ export class Turn {
     } catch (error) {
       return toApiError(error);
     }
-  }
-
-  /** The prompt of the first round: without the output of rounds from before a crash. */
-  #withoutOutput(prompt: Prompt): Prompt {
-    const { past, asked } = this.#options;
-    if (!this.#output.messages.hasEarlierRounds) return prompt;
-    const own = new Set(earlierOutput(this.#output.state).map(({ id }) => id));
-    return {
-      ...prompt,
-      items: prompt.items.filter(({ id }) => !own.has(id)),
-      replays: prompt.replays.filter(({ item }) => !own.has(item)),
-      trailing: past.input.length > 0 ? [] : (asked.request.previous_input_messages ?? []),
-    };
   }
 }

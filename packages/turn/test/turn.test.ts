@@ -10,6 +10,7 @@ import type { ToolSession } from "@responses-edge/turn/contract/tool-session";
 import type { TurnOptions } from "@responses-edge/turn/options";
 import { isRecord, recordLine } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { programFingerprints } from "@responses-edge/turn/sealed-content/program-fingerprint";
 import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn } from "@responses-edge/turn/turn";
 import { expect, it } from "vitest";
@@ -82,7 +83,12 @@ async function tell(engine: Engine, body: object, changed: Partial<TurnOptions> 
       repetitionGuard: "on",
     },
     tools: { plugins: new Plugins([]) },
-    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
+    secrets: {
+      hidesReasoning: false,
+      seal: undefined,
+      compactions: compactionCodec([], ""),
+      programs: programFingerprints([], ""),
+    },
     host: {
       signal: new AbortController().signal,
       clock: () => 0,
@@ -166,6 +172,7 @@ const session: ToolSession = {
   maxRounds: Number.POSITIVE_INFINITY,
   deadline: Number.POSITIVE_INFINITY,
   resolve: (name) => (name === "roll" ? { tool: { kind: "dice" }, isOffered: true } : undefined),
+  callable: () => undefined,
   run: async () => ({ output: "A 20.", failed: false }),
   close: async () => {},
 };

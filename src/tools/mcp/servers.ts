@@ -87,8 +87,15 @@ export class McpServers implements PluginSession {
     const names = server && namesOf(server.allowed_tools);
     if (!server || (names && !includes(names, name))) return false;
     const tool: McpTool = { kind: "mcp", label, name, approval: false };
-    this.approved.push({ tool, name: functionName(label, name), arguments: asked.arguments, request });
+    const { caller, call_id } = asked;
+    const by = caller?.type === "program" && call_id !== undefined ? { caller, call_id } : undefined;
+    this.approved.push({ tool, name: functionName(label, name), arguments: asked.arguments, request, by });
     return true;
+  }
+
+  asked(tool: CalledTool): McpServerTool | undefined {
+    const { label } = tool as McpTool;
+    return this.#servers.find(({ server_label }) => server_label === label);
   }
 
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {

@@ -6,6 +6,7 @@ import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import type { PendingCall } from "@responses-edge/turn/contract/tool-session";
 import { isRecord, recordLine } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { programFingerprints } from "@responses-edge/turn/sealed-content/program-fingerprint";
 import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn } from "@responses-edge/turn/turn";
 import fc from "fast-check";
@@ -135,7 +136,12 @@ describe("the rows of a run", () => {
         repetitionGuard: "on",
       },
       tools: { plugins: PLUGINS },
-      secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
+      secrets: {
+        hidesReasoning: false,
+        seal: undefined,
+        compactions: compactionCodec([], ""),
+        programs: programFingerprints([], ""),
+      },
       host: { signal: new AbortController().signal, clock: Date.now, measured: newMeasurements(), sink: writer },
     });
     turn.queue();

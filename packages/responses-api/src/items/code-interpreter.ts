@@ -1,7 +1,7 @@
 import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import type { ItemType } from "./item-type.ts";
-import { itemId, text } from "./parts.ts";
+import { itemId, programCall, shownProgramCall, text } from "./parts.ts";
 import { answered, COMPLETED, given, inItem, itemDelta, normal } from "./shapes.ts";
 
 export const codeInterpreterCall = {
@@ -13,8 +13,9 @@ export const codeInterpreterCall = {
     container_id: z.string().max(256).nullish(),
     outputs: list(z.looseObject({ type: z.enum(["logs", "image"]) })).nullish(),
     status: z.enum(["in_progress", "completed", "incomplete", "interpreting", "failed"]).nullish(),
+    ...programCall,
   }).transform(
-    normal("id type code container_id outputs status", {
+    normal("id type caller call_id code container_id outputs status", {
       code: null,
       container_id: "auto",
       outputs: null,
@@ -34,6 +35,7 @@ export const codeInterpreterCall = {
         )
         .nullable(),
       status: z.enum(["in_progress", "completed", "incomplete", "interpreting", "failed"]),
+      ...shownProgramCall(),
     }),
   written: "code",
   events: {

@@ -1,7 +1,7 @@
 import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import type { ItemType } from "./item-type.ts";
-import { itemId, text } from "./parts.ts";
+import { itemId, programCall, shownProgramCall, text } from "./parts.ts";
 import { answered, COMPLETED, given, inItem, normal } from "./shapes.ts";
 
 const STATUSES = ["in_progress", "searching", "completed", "incomplete", "failed"] as const;
@@ -30,7 +30,8 @@ export const fileSearchCall = {
         .transform(normal("file_id filename score text attributes", UNKNOWN)),
     ).nullish(),
     status: z.enum(STATUSES).nullish(),
-  }).transform(normal("id type queries results status", { queries: [], ...COMPLETED })),
+    ...programCall,
+  }).transform(normal("id type caller call_id queries results status", { queries: [], ...COMPLETED })),
   output: () =>
     answered("file_search_call", {
       queries: z.array(z.string()),
@@ -46,6 +47,7 @@ export const fileSearchCall = {
         )
         .nullish(),
       status: z.enum(STATUSES),
+      ...shownProgramCall(),
     }),
   events: {
     "response.file_search_call.in_progress": inItem,

@@ -5,14 +5,14 @@ import { itemId } from "./parts.ts";
 import { given, once } from "./shapes.ts";
 
 /** The types of these items. */
-export const FOREIGN = ["computer_call", "computer_call_output", "program", "program_output"] as const;
+export const FOREIGN = ["computer_call", "computer_call_output"] as const;
 
 const input = z
   .looseObject({ type: z.enum(FOREIGN), id: itemId })
-  .transform(({ id, ...item }): { type: (typeof FOREIGN)[number]; id?: string } => ({
+  .transform(({ id, ...item }): { type: (typeof FOREIGN)[number]; id?: string; status: "completed" } => ({
     ...(id != null && { id }),
     // Lists of OpenAI have it, requests may leave it out.
-    ...(item.type !== "program" && { status: "completed" }),
+    status: "completed",
     // Null is the same as absent, and lists of OpenAI have no null.
     ...(Object.fromEntries(Object.entries(item).filter(([, value]) => value !== null)) as typeof item),
   }));

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { MAX_ID_LENGTH } from "../ids.ts";
 import { MAX_LABEL_LENGTH, mcpToolName } from "../tool-fields.ts";
 import type { ItemType } from "./item-type.ts";
-import { itemId, text } from "./parts.ts";
+import { itemId, programCall, shownProgramCall, text } from "./parts.ts";
 import { answered, COMPLETED, given, inItem, itemDelta, normal } from "./shapes.ts";
 
 const server_label = z.string().min(1).max(MAX_LABEL_LENGTH);
@@ -21,8 +21,9 @@ export const mcpCall = {
     error: z.unknown().optional(),
     approval_request_id: itemId,
     status: z.enum(["in_progress", "completed", "incomplete", "calling", "failed"]).nullish(),
+    ...programCall,
   }).transform(
-    normal("id type server_label name arguments status approval_request_id output error", {
+    normal("id type caller call_id server_label name arguments status approval_request_id output error", {
       ...COMPLETED,
       approval_request_id: null,
       output: null,
@@ -38,6 +39,7 @@ export const mcpCall = {
       output: z.string().nullish(),
       error: z.unknown().optional(),
       status: z.enum(["in_progress", "completed", "incomplete", "calling", "failed"]).optional(),
+      ...shownProgramCall(),
     }),
   written: "arguments",
   events: {
@@ -91,10 +93,20 @@ export const mcpListTools = {
 export const mcpApprovalRequest = {
   prefix: "mcpr",
   kind: "none",
-  input: given("mcp_approval_request", { id: itemId, server_label, name: mcpToolName, arguments: text }).transform(
-    normal("id type server_label name arguments"),
-  ),
-  output: () => answered("mcp_approval_request", { server_label: z.string(), name: z.string(), arguments: z.string() }),
+  input: given("mcp_approval_request", {
+    id: itemId,
+    server_label,
+    name: mcpToolName,
+    arguments: text,
+    ...programCall,
+  }).transform(normal("id type caller call_id server_label name arguments")),
+  output: () =>
+    answered("mcp_approval_request", {
+      server_label: z.string(),
+      name: z.string(),
+      arguments: z.string(),
+      ...shownProgramCall(),
+    }),
   events: {},
 } as const satisfies ItemType;
 

@@ -157,9 +157,7 @@ export function withoutContent<Value>(value: Value): Value {
 /** The answer of a tool: a text, or parts. */
 export const toolOutput = z.union([text, list(inputPart)]);
 
-/**
- * The caller of a call: the model itself, or a program that it wrote at OpenAI. Stored unchanged; models do not see it.
- */
+/** The caller of a call: the model itself, or a program that it wrote. Models see only the calls of their own. */
 export const caller = z
   .discriminatedUnion("type", [z.object({ type: z.literal("direct") }), given("program", { caller_id: callId })])
   .nullish();
@@ -209,3 +207,7 @@ export function answeredOutput<const Type extends string, Shape extends z.ZodRaw
 }
 
 export const shownCaller = once(() => caller.unwrap().unwrap().optional());
+
+/** The fields of a hosted tool's call that only a program's call has, in requests and in answers. */
+export const programCall = { caller, call_id: callId.nullish() };
+export const shownProgramCall = once(() => ({ caller: shownCaller(), call_id: z.string().optional() }));

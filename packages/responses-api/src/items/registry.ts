@@ -21,6 +21,7 @@ import { localShellCall, localShellCallOutput } from "./local-shell.ts";
 import { mcpApprovalRequest, mcpApprovalResponse, mcpCall, mcpListTools } from "./mcp.ts";
 import { message, plainMessage } from "./message.ts";
 import type { InputPart } from "./parts.ts";
+import { program, programOutput } from "./program.ts";
 import { reasoning } from "./reasoning.ts";
 import { shellCall, shellCallOutput } from "./shell.ts";
 import { toolSearchCall, toolSearchOutput } from "./tool-search.ts";
@@ -60,8 +61,8 @@ export const ITEMS = {
   compaction_trigger: compactionTrigger,
   computer_call: foreign("cu"),
   computer_call_output: foreign("cuo"),
-  program: foreign("prog"),
-  program_output: foreign("progo"),
+  program,
+  program_output: programOutput,
   item_reference: itemReference,
 } as const satisfies Record<OpenAIType, ItemType>;
 
@@ -138,6 +139,17 @@ export function isServerCall<Item extends { type: string; execution?: unknown }>
 ): item is Extract<Item, { type: ServerCall["type"] }> {
   const kind = DESCRIBED[item.type]?.kind;
   return kind === "server_call" || (kind === "call" && item.execution === "server");
+}
+
+/** Tells whether a call was cut off. A program is added whole, and has no status. */
+export function isCutCall(call: { type: string; status?: unknown }): boolean {
+  return call.status === "incomplete";
+}
+
+/** The id of the program that has made a call; undefined for a call of the model's own. */
+export function programOf(item: object): string | undefined {
+  const caller = "caller" in item ? (item.caller as { type: string; caller_id?: string } | null | undefined) : null;
+  return caller?.type === "program" ? caller.caller_id : undefined;
 }
 
 /** Tells whether an item is a list of tools or of settings: no model reads it. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ItemType } from "./item-type.ts";
-import { itemId } from "./parts.ts";
+import { itemId, programCall, shownProgramCall } from "./parts.ts";
 import { answered, COMPLETED, given, inItem, normal } from "./shapes.ts";
 
 /** A search that a client returns does not contain the model's results. */
@@ -11,7 +11,8 @@ export const webSearchCall = {
     id: itemId,
     action: z.looseObject({ type: z.enum(["search", "open_page", "find_in_page", "find"]) }).nullish(),
     status: z.enum(["in_progress", "searching", "completed", "failed", "incomplete"]).nullish(),
-  }).transform(normal("id type action status", { action: { type: "search", query: "" }, ...COMPLETED })),
+    ...programCall,
+  }).transform(normal("id type caller call_id action status", { action: { type: "search", query: "" }, ...COMPLETED })),
   output: () =>
     answered("web_search_call", {
       action: z.discriminatedUnion("type", [
@@ -29,6 +30,7 @@ export const webSearchCall = {
         .array(z.object({ url: z.string(), title: z.string(), snippet: z.string() }))
         .describe('The pages that a search has found, with `include: ["web_search_call.results"]`.')
         .optional(),
+      ...shownProgramCall(),
     }),
   events: {
     "response.web_search_call.in_progress": inItem,

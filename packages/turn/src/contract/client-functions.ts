@@ -1,15 +1,17 @@
 import { violationOf } from "@responses-edge/grammar";
 import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
+import { MAX_CODE_LENGTH } from "@responses-edge/responses-api/items/program";
 import { isJsonObject, type JsonObject, parseArguments } from "@responses-edge/responses-api/json";
-import type { ClientTool } from "@responses-edge/responses-api/tool-names";
+import type { ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import type { CustomTool, FunctionTool, Tool } from "@responses-edge/responses-api/tools";
 import { z } from "zod";
 import { customInputOf } from "./custom-input.ts";
+import { type ProgramCallable, programFunction } from "./program-tool.ts";
 
 /** The client's tools as functions, the only form that models know; and the content of their calls. */
 
-/** A tool as a model sees it, under its flat name. */
-export function functionOf({ flatName: name, tool }: ClientTool): FunctionTool {
+/** A tool as a model sees it, under its flat name. `callable`: the tools that programs may call. */
+export function functionOf({ flatName: name, tool }: ClientTool, callable: readonly ProgramCallable[]): FunctionTool {
   switch (tool.type) {
     case "function":
       return tool.name === name ? tool : { ...tool, name };
@@ -23,7 +25,19 @@ export function functionOf({ flatName: name, tool }: ClientTool): FunctionTool {
       return toFunction(name, shellDescription(tool), SHELL_PARAMETERS);
     case "apply_patch":
       return toFunction(name, PATCH_DESCRIPTION, PATCH_PARAMETERS);
+    case "programmatic_tool_calling":
+      return programFunction(callable);
   }
+}
+
+/** The tools that programs may call; `hosted` are functions of hosted tools. */
+export function programCallables({ forPrograms }: ClientTools, hosted: readonly FunctionTool[]): ProgramCallable[] {
+  const clients = forPrograms.map((client): ProgramCallable => {
+    const { tool } = client;
+    const output = tool.type === "function" ? (tool.output_schema ?? undefined) : undefined;
+    return { tool: functionOf(client, []), output, takesText: tool.type === "custom" };
+  });
+  return [...clients, ...hosted.map((tool) => ({ tool }))];
 }
 
 function toFunction(name: string, description: string, parameters: JsonObject): FunctionTool {
@@ -126,6 +140,7 @@ const FAULTS: Readonly<Record<WholeTool["type"], string>> = {
   tool_search: NO_OBJECT,
   local_shell: "expected a JSON object with 'command', a list of strings.",
   shell: "expected a JSON object with 'commands', a list of strings.",
+  programmatic_tool_calling: "expected a JSON object with 'code', a JavaScript program.",
   apply_patch: "expected a JSON object with 'type', 'path' and, but for a deletion, 'diff'.",
 };
 
@@ -168,6 +183,10 @@ export function readCall(tool: WholeTool, text: string) {
     case "apply_patch": {
       const operation = readPatch(text);
       return operation && { operation };
+    }
+    case "programmatic_tool_calling": {
+      const code = parseArguments(text)?.code;
+      return typeof code === "string" && code.length <= MAX_CODE_LENGTH ? { code } : undefined;
     }
   }
 }

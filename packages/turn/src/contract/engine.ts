@@ -76,6 +76,8 @@ export interface ToolExchange {
   output: string;
   /** Images in the output, as data URLs, for models that see: the output has a placeholder for each. */
   images?: readonly string[];
+  /** The call failed: the output says why. */
+  failed?: true;
   /** Calls with the same step were made in parallel. */
   step: string;
   /** The tool's memory for later turns; JSON. */
@@ -105,6 +107,8 @@ export interface PluginTools {
   /** The built-in tools: by namespace for gpt-oss, as functions for all other models. */
   namespaces: Readonly<Record<string, ToolNamespace>>;
   builtinFunctions: readonly FunctionTool[];
+  /** The functions that the model's programs may call. */
+  forPrograms?: readonly FunctionTool[];
   /** Names of the functions and namespaces that the turn's choice of tools excludes. */
   withheld?: ReadonlySet<string>;
 }

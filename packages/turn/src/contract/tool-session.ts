@@ -1,5 +1,5 @@
 import type { McpToolCallError } from "openai/resources/responses/responses";
-import type { PluginTools } from "./engine.ts";
+import type { PluginTools, ToolExchange } from "./engine.ts";
 
 /** A tool of an MCP server, as `mcp_list_tools` shows it. */
 export interface ListedTool {
@@ -31,6 +31,14 @@ export interface ApprovedCall {
   arguments: string;
   /** The id of the request that the client has approved. */
   request: string;
+  by?: MadeBy | undefined;
+}
+
+/** The fields of the item of a call that a program has made. */
+export interface MadeBy {
+  caller: { type: "program"; caller_id: string };
+  /** It ends in the number of the call in its program. */
+  call_id: string;
 }
 
 /** The hosted tools of one turn, as the turn uses them. */
@@ -62,6 +70,8 @@ export interface ToolSession {
    * the model.
    */
   resolve(name: string): { tool: CalledTool; isOffered: boolean } | undefined;
+  /** The tool that a program means by a function's name; undefined if programs may not call it. */
+  callable(name: string): CalledTool | undefined;
   /**
    * Runs a call. `traceparent` is for the server that it calls. Rejects only with the signal's reason when it is
    * aborted.
@@ -100,6 +110,15 @@ export interface ToolOutcome {
   error?: McpToolCallError;
   /** The tool gets this again in later turns; JSON. */
   memory?: unknown;
+}
+
+/** A call and its outcome; calls with the same `step` were made in parallel. */
+export function toExchange({ name, arguments: json }: PendingCall, outcome: ToolOutcome, step: string): ToolExchange {
+  const { output, images, failed, memory } = outcome;
+  return {
+    ...{ name, arguments: json, output, ...(images && { images }), ...(failed && { failed: true }), step },
+    ...(memory !== undefined && { memory }),
+  };
 }
 
 /** A citation of a page, as an annotation of OpenAI's `output_text`. */

@@ -25,6 +25,24 @@ export interface Sealer {
   open(purpose: SealPurpose, blob: string): Opened;
 }
 
+/** A program, as its item shows it. */
+interface ShownProgram {
+  call_id: string;
+  code: string;
+  fingerprint: string;
+}
+
+/** Makes and checks the fingerprints of one tenant's programs. */
+export interface ProgramFingerprints {
+  /** `startedAt`: when the program begins, in Unix milliseconds. */
+  make(program: Omit<ShownProgram, "fingerprint">, startedAt: number): string;
+  /**
+   * When a program began. Undefined if this server has not made its fingerprint for it. `isStored`: this server has stored
+   * it, perhaps before the operator has changed the keys.
+   */
+  startOf(program: ShownProgram, isStored: boolean): number | undefined;
+}
+
 /** The content of a compaction item (docs/reasoning.md): everything that remains of the items before it. */
 export interface CompactionContent {
   /** Items before the summary: instructions, the user's messages, lists of tools. */

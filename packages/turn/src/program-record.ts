@@ -1,0 +1,181 @@
+import type { ProgramRun } from "@responses-edge/programs/contract";
+import type { InputPart } from "@responses-edge/responses-api/items/parts";
+import {
+  answeredId,
+  calledId,
+  clientCallOf,
+  clientOutputOf,
+  type Item,
+  isServerCall,
+  programOf,
+} from "@responses-edge/responses-api/items/registry";
+import { parseArguments } from "@responses-edge/responses-api/json";
+import type { ToolExchange } from "./contract/engine.ts";
+
+/**
+ * The record of a program: its calls and their results, as the items of its conversation have them. A program is never
+ * held open. It runs again from its beginning with its record, in another turn or after a crash.
+ *
+ * The `call_id` of each call ends in its number among the program's calls. Results have the order of the items that give
+ * them, which is the order in which the program got them: those of hosted tools are given together once all of a step are
+ * known, in the order of their calls, and those of the client with its next request.
+ */
+
+type ProgramItem = Extract<Item, { type: "program" }>;
+type Result = ProgramRun["results"][number];
+
+export interface ProgramRecord {
+  item: ProgramItem;
+  /** The items of its calls, by their numbers. */
+  calls: Map<number, Item>;
+  /** In the order in which the program got them. */
+  results: Result[];
+  /** It has its output. */
+  isEnded: boolean;
+  /** The number of the first hosted call whose result the items do not have. */
+  lost: number | undefined;
+}
+
+/** The text of a refused call, for the program that made it. */
+export const REFUSED = "The user did not approve this call.";
+
+/** Characters of a program's call id that its calls' ids begin with: 64 characters then hold any number. */
+const MAX_STEM_LENGTH = 58;
+
+/** The `call_id` of a program's call. */
+export function programCallId(program: string, sequence: number): string {
+  return `${program.slice(0, MAX_STEM_LENGTH)}_${sequence}`;
+}
+
+function sequenceOf(item: object): number {
+  const id = "call_id" in item && typeof item.call_id === "string" ? item.call_id : "";
+  const digits = /_(\d{1,4})$/.exec(id)?.[1];
+  return digits === undefined ? -1 : Number(digits);
+}
+
+/** Tells whether any of the items is a program. */
+export function hasPrograms(items: readonly { type: string }[]): boolean {
+  return items.some(({ type }) => type === "program");
+}
+
+/** How a record reads the items of calls. */
+export interface RecordReading {
+  /** The exchange of a hosted call; undefined if its result is unknown. */
+  exchangeOf(item: Item): ToolExchange | undefined;
+  /** True if the outputs of the client's tool, by its flat name, are JSON (`output_schema`). */
+  hasJsonOutput(name: string): boolean;
+}
+
+/** The programs among the items of a conversation, oldest first, by their call ids. */
+export function readPrograms(items: readonly Item[], reading: RecordReading): Map<string, ProgramRecord> {
+  const programs = new Map<string, ProgramRecord>();
+  const calls = new Map<string, { record: ProgramRecord; sequence: number; item: Item }>();
+  const requests = new Map<string | undefined, { record: ProgramRecord; sequence: number }>();
+  const answered = new Set<string>();
+  const give = ({ item: { call_id } }: ProgramRecord, { sequence }: Result): boolean => {
+    const key = programCallId(call_id, sequence);
+    if (answered.has(key)) return false;
+    answered.add(key);
+    return true;
+  };
+  const add = (record: ProgramRecord, result: Result) => {
+    if (give(record, result)) record.results.push(result);
+  };
+  for (const item of items) {
+    if (item.type === "program") {
+      if (programs.has(item.call_id)) continue;
+      programs.set(item.call_id, { item, calls: new Map(), results: [], isEnded: false, lost: undefined });
+      continue;
+    }
+    if (item.type === "program_output") {
+      const record = programs.get(item.call_id);
+      if (record) record.isEnded = true;
+      continue;
+    }
+    if (item.type === "mcp_approval_response") {
+      const asked = item.approve ? undefined : requests.get(item.approval_request_id);
+      if (asked) add(asked.record, { sequence: asked.sequence, error: refusal(item.reason) });
+      continue;
+    }
+    const answers = answeredId(item);
+    if (answers !== undefined) {
+      const call = calls.get(answers);
+      const output = call && clientOutputOf(item)?.output;
+      if (!call || output === undefined) continue;
+      const { record, sequence } = call;
+      const name = clientCallOf(call.item)?.flatName ?? "";
+      const value = programValue(output, reading.hasJsonOutput(name));
+      add(record, { sequence, call: { name, arguments: argumentsOf(call.item) }, output: value });
+      continue;
+    }
+    const record = programs.get(programOf(item) ?? "");
+    const sequence = record ? sequenceOf(item) : -1;
+    if (!record || sequence < 0) continue;
+    record.calls.set(sequence, item);
+    const id = calledId(item);
+    if (id !== undefined) calls.set(id, { record, sequence, item });
+    else if (item.type === "mcp_approval_request") requests.set(item.id, { record, sequence });
+    else if (isServerCall(item) && item.status !== "in_progress" && hasEnded(item)) {
+      const exchange = reading.exchangeOf(item);
+      if (!exchange) record.lost ??= sequence;
+      else if (item.status === "completed") add(record, { sequence, output: exchange.output });
+      else add(record, { sequence, error: exchange.output });
+    }
+  }
+  return programs;
+}
+
+function hasEnded(item: { status?: unknown }): boolean {
+  return item.status === "completed" || item.status === "failed" || item.status === "incomplete";
+}
+
+function refusal(reason: string | null): string {
+  return reason ? `${REFUSED} Reason: ${reason}` : REFUSED;
+}
+
+/** The client's output as a program gets it: its text, or, where the tool says that it is JSON, the value. */
+function programValue(output: string | InputPart[], isJson: boolean): unknown {
+  const text = typeof output === "string" ? output : textOf(output);
+  if (text === undefined) return output;
+  if (!isJson) return text;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
+  }
+}
+
+/** The text of parts; undefined if they are not only text. */
+function textOf(parts: readonly InputPart[]): string | undefined {
+  let text = "";
+  for (const part of parts) {
+    if (part.type !== "input_text") return undefined;
+    text += part.text;
+  }
+  return text;
+}
+
+/** The arguments of a client's call, as the program gave them. */
+function argumentsOf(item: Item): unknown {
+  const call = clientCallOf(item);
+  return call?.input ?? parseArguments(call?.arguments ?? "");
+}
+
+/**
+ * The items without the calls that programs have made, and the answers to them: of a program a model sees only what it
+ * has written, and its output.
+ */
+export function withoutProgramCalls<T extends Item>(items: readonly T[]): readonly T[] {
+  if (!items.some((item) => programOf(item) !== undefined)) return items;
+  const calls = new Set<string | undefined>();
+  for (const item of items) {
+    if (programOf(item) === undefined) continue;
+    calls.add(item.type === "mcp_approval_request" ? item.id : calledId(item));
+  }
+  calls.delete(undefined);
+  return items.filter((item) => {
+    if (item.type === "mcp_approval_response") return !calls.has(item.approval_request_id);
+    const answers = answeredId(item);
+    return answers === undefined ? programOf(item) === undefined : !calls.has(answers);
+  });
+}

@@ -1,0 +1,301 @@
+import { Agent, OpenAIProvider, programmaticToolCallingTool, Runner, tool } from "@openai/agents";
+import type { Response, ResponseInputItem, ResponseOutputItem, Tool } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { z } from "zod";
+import { serveSimulator } from "../../dev/simulator/serve.ts";
+import { startWorkerd } from "../workerd/process.ts";
+import { DATE, eventually, type Gateway, gatewayAt, joinGateway } from "./support.ts";
+import {
+  ask,
+  generations,
+  itemsOfType,
+  mcp,
+  onlyItem,
+  startTools,
+  type ToolServer,
+  textOf,
+  typesIn,
+  WAYS,
+} from "./tool-support.ts";
+import { ended, unique } from "./turns.ts";
+
+/** Programs of models: `programmatic_tool_calling`. */
+
+let gateway: Awaited<ReturnType<typeof startPrograms>>;
+let server: ToolServer;
+/** Ends the call of `wait`, once it was made. */
+let release: (() => void) | undefined;
+beforeAll(async () => {
+  server = await startTools({
+    add: {
+      properties: { a: { type: "integer" }, b: { type: "integer" } },
+      run: ({ a, b }) => String(Number(a) + Number(b)),
+    },
+    wait: {
+      properties: { n: { type: "integer" } },
+      run: ({ n }) => (n === 1 ? "1" : new Promise<string>((resolve) => (release = () => resolve("2")))),
+    },
+  });
+  gateway = await startPrograms();
+});
+afterAll(async () => {
+  await gateway.close();
+  await server.close();
+});
+
+async function startPrograms(): Promise<Gateway & { restart: () => Promise<void> }> {
+  const vllm = await serveSimulator();
+  const variables = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", HARMONY_START_DATE: DATE };
+  const worker = await startWorkerd({ ...variables, MCP_SERVERS: server.url }, { through: "serve" });
+  return { ...gatewayAt(worker, vllm), restart: worker.restart };
+}
+
+const CHAT = "tiny-qwen3";
+const MODELS = [CHAT, "tiny-gpt-oss"];
+
+const lookUp: Tool = {
+  type: "function",
+  name: "look_up",
+  description: "Looks a number up.",
+  strict: true,
+  parameters: {
+    type: "object",
+    properties: { key: { type: "string" } },
+    required: ["key"],
+    additionalProperties: false,
+  },
+  output_schema: { type: "object", properties: { value: { type: "integer" } }, required: ["value"] },
+  allowed_callers: ["programmatic"],
+};
+const program: Tool = { type: "programmatic_tool_calling" };
+const adding = () => mcp(server, { allowed_callers: ["programmatic"] });
+
+/** The input that makes a model write a program. */
+function writing(model: string, code: string): string {
+  const args = JSON.stringify({ code });
+  const script =
+    model === CHAT
+      ? `‹think›\nhm\n‹/think›\n\n‹tool_call›\n{"name": "programmatic_tool_calling", "arguments": ${args}}\n‹/tool_call›‹|im_end|›`
+      : `‹|channel|›commentary to=functions.programmatic_tool_calling ‹|constrain|›json‹|message|›${args}‹|call|›`;
+  return unique(`SCRIPT[[${script}]]`);
+}
+
+function outputOf(call_id: string, value: number): ResponseInputItem {
+  return { type: "function_call_output", call_id, output: JSON.stringify({ value }) };
+}
+
+describe.each(MODELS)("a program of %s", (model) => {
+  it.each(WAYS)("calls hosted tools, and the model gets only its output (%s)", async (way) => {
+    const code = `const sums = await Promise.all([1, 2, 3].map((b) => tools.docs__add({ a: 40, b })));
+      console.log(sums.length); return Math.max(...sums.map(Number));`;
+    const before = server.calls.length;
+    const tools = [program, adding()];
+    const { response, events } = await ask(gateway, way, { model, tools, input: writing(model, code) });
+    expect(response.status).toBe("completed");
+    const types = ["mcp_list_tools", "program", "mcp_call", "mcp_call", "mcp_call", "program_output", "message"];
+    expect(typesIn(response)).toEqual(types);
+    const { call_id, fingerprint, ...item } = onlyItem(response, "program");
+    expect(item).toEqual({ type: "program", id: expect.stringMatching(/^prog_/), code });
+    expect(fingerprint).not.toBe("");
+    const caller = { type: "program", caller_id: call_id };
+    for (const [index, call] of itemsOfType(response, "mcp_call").entries()) {
+      expect(call).toMatchObject({ status: "completed", output: String(41 + index), caller });
+      expect(call).toMatchObject({ call_id: `${call_id}_${index}` });
+    }
+    expect(onlyItem(response, "program_output")).toEqual({
+      type: "program_output",
+      id: expect.stringMatching(/^progo_/),
+      ...{ call_id, status: "completed", result: "3\n43" },
+    });
+    expect(textOf(response)).toContain("43");
+    expect(server.calls).toHaveLength(before + 3);
+    expect(JSON.stringify(generations(gateway).at(-1))).not.toContain(`${call_id}_0`);
+    if (way === "stream") {
+      const done = events.flatMap((event) => (event.type === "response.output_item.done" ? [event.item] : []));
+      expect(done).toContainEqual(onlyItem(response, "program"));
+    }
+  });
+
+  it("sees the tools as typed functions, and not those that only programs may call", async () => {
+    const { id } = await gateway.openai.responses.create({
+      model,
+      tools: [program, lookUp, adding()],
+      input: "Hello.",
+    });
+    const answer = await gateway.fetch(`${gateway.url}/v1/responses/${id}/prompt`);
+    const prompt = String(((await answer.json()) as { rendered: string }).rendered);
+    expect(prompt).toContain("look_up(args: { key: string; }): Promise<{ value: number; }>;");
+    expect(prompt).toContain("docs__add(args: { a: number; b: number; }): Promise<string>;");
+    expect(prompt.match(/docs__add/g)).toHaveLength(1);
+  });
+
+  it("goes on in the next request with the outputs of the client's functions", async () => {
+    const code = `const first = await tools.look_up({ key: "a" });
+      const [b, c] = await Promise.all([tools.look_up({ key: "b" }), tools.docs__add({ a: first.value, b: 1 })]);
+      return { b: b.value, c, random: Math.random(), at: Date.now() };`;
+    const tools = [program, lookUp, adding()];
+    const first = await gateway.openai.responses.create({ model, tools, input: writing(model, code) });
+    const { call_id } = onlyItem(first, "program");
+    const caller = { type: "program", caller_id: call_id };
+    expect(onlyItem(first, "function_call")).toMatchObject({
+      arguments: '{"key":"a"}',
+      call_id: `${call_id}_0`,
+      caller,
+    });
+    const next = { model, tools };
+    const second = await gateway.openai.responses.create({
+      ...next,
+      previous_response_id: first.id,
+      input: [outputOf(`${call_id}_0`, 6)],
+    });
+    expect(typesIn(second)).toEqual(["function_call", "mcp_call"]);
+    expect(onlyItem(second, "mcp_call")).toMatchObject({ output: "7", caller, call_id: `${call_id}_2` });
+    const third = await gateway.openai.responses.create({
+      ...next,
+      previous_response_id: second.id,
+      input: [outputOf(`${call_id}_1`, 9)],
+    });
+    expect(typesIn(third)).toEqual(["program_output", "message"]);
+    const result = JSON.parse(onlyItem(third, "program_output").result) as Record<string, unknown>;
+    expect(result).toMatchObject({ b: 9, c: "7" });
+    expect(JSON.stringify(generations(gateway).at(-1))).not.toContain(`${call_id}_1`);
+    const after = await gateway.openai.responses.create({ ...next, previous_response_id: third.id, input: "And now?" });
+    expect(after.status).toBe("completed");
+    // The same items again are the same program.
+    const again = await gateway.openai.responses.create({
+      ...next,
+      previous_response_id: second.id,
+      input: [outputOf(`${call_id}_1`, 9)],
+    });
+    expect(onlyItem(again, "program_output").result).toBe(onlyItem(third, "program_output").result);
+  });
+
+  it("goes on with items that a client has kept, if it has not changed the program", async () => {
+    const code = 'return (await tools.look_up({ key: "a" })).value + 1;';
+    const tools = [program, lookUp];
+    const fields = { model, tools, store: false };
+    const question: ResponseInputItem = { role: "user", content: writing(model, code) };
+    const first = await gateway.openai.responses.create({ ...fields, input: [question] });
+    const kept = first.output as ResponseInputItem[];
+    const answer = outputOf(onlyItem(first, "function_call").call_id, 6);
+    const second = await gateway.openai.responses.create({ ...fields, input: [question, ...kept, answer] });
+    expect(onlyItem(second, "program_output").result).toBe("7");
+    const changed = kept.map((item) => (item.type === "program" ? { ...item, code: "return 1;" } : item));
+    await expect(
+      gateway.openai.responses.create({ ...fields, input: [question, ...changed, answer] }),
+    ).rejects.toMatchObject({ status: 400, message: expect.stringContaining("fingerprint") });
+    await expect(gateway.openai.responses.create({ ...fields, input: [question, ...kept] })).rejects.toMatchObject({
+      status: 400,
+      message: expect.stringContaining("No tool output found for function call"),
+    });
+  });
+
+  it("asks its user before a call that needs it, and throws where that is refused", async () => {
+    const code = `try { return await tools.docs__add({ a: 1, b: 2 }); } catch (error) { return error.message; }`;
+    const tools = [program, mcp(server, { require_approval: "always", allowed_callers: ["programmatic"] })];
+    const first = await gateway.openai.responses.create({ model, tools, input: writing(model, code) });
+    const { call_id } = onlyItem(first, "program");
+    const request = onlyItem(first, "mcp_approval_request");
+    expect(request).toMatchObject({ caller: { type: "program", caller_id: call_id }, arguments: '{"a":1,"b":2}' });
+    const decide = (approve: boolean) =>
+      gateway.openai.responses.create({
+        model,
+        tools,
+        previous_response_id: first.id,
+        input: [{ type: "mcp_approval_response", approval_request_id: request.id, approve }],
+      });
+    const approved = await decide(true);
+    expect(typesIn(approved)).toEqual(["mcp_call", "program_output", "message"]);
+    expect(onlyItem(approved, "program_output").result).toBe("3");
+    const refused = await decide(false);
+    expect(typesIn(refused)).toEqual(["program_output", "message"]);
+    expect(onlyItem(refused, "program_output").result).toContain("did not approve");
+  });
+
+  it("tells the model what is wrong with a program, and ends the response well", async () => {
+    const faults = {
+      "return (": "SyntaxError",
+      "null.x": "TypeError",
+      "await fetch('https://example.com')": "fetch",
+      "await tools.look_up({})": "look_up",
+    };
+    for (const [code, text] of Object.entries(faults)) {
+      const fields = { model, tools: [program, lookUp], tool_choice: { type: "programmatic_tool_calling" } as const };
+      const response = await gateway.openai.responses.create({ ...fields, input: writing(model, code) });
+      expect(response.status).toBe("completed");
+      const { status, result } = onlyItem(response, "program_output");
+      expect({ code, status, result }).toMatchObject({ status: "incomplete", result: expect.stringContaining(text) });
+    }
+  });
+});
+
+it("counts the hosted calls of a program against 'max_tool_calls'", async () => {
+  const code = "for (let b = 0; ; b += 1) await tools.docs__add({ a: 0, b });";
+  const tools = [program, adding()];
+  const input = writing(CHAT, code);
+  const response = await gateway.openai.responses.create({ model: CHAT, tools, input, max_tool_calls: 2 });
+  expect(itemsOfType(response, "mcp_call")).toHaveLength(2);
+  expect(onlyItem(response, "program_output").result).toContain("max_tool_calls");
+});
+
+it("refuses a tool that nobody may call", async () => {
+  await expect(
+    gateway.openai.responses.create({ model: CHAT, tools: [lookUp], input: "Hello." }),
+  ).rejects.toMatchObject({ status: 400, param: "tools[0].allowed_callers" });
+});
+
+it("is used by the Agents SDK unmodified", async () => {
+  const asked: string[] = [];
+  const lookUpTool = tool({
+    name: "look_up",
+    description: "Looks a number up.",
+    parameters: z.object({ key: z.string() }),
+    allowedCallers: ["programmatic"],
+    execute: ({ key }) => {
+      asked.push(key);
+      return String(key.length);
+    },
+  });
+  const agent = new Agent({ name: "clerk", model: CHAT, tools: [programmaticToolCallingTool(), lookUpTool] });
+  const runner = new Runner({
+    modelProvider: new OpenAIProvider({ openAIClient: gateway.openai as never, useResponses: true }),
+    tracingDisabled: true,
+  });
+  const code = `const all = await Promise.all(["a", "bb"].map((key) => tools.look_up({ key })));
+    return all.map(Number).reduce((a, b) => a + b);`;
+  const { newItems, finalOutput } = await runner.run(agent, writing(CHAT, code));
+  expect(asked.sort()).toEqual(["a", "bb"]);
+  expect(newItems.map(({ rawItem }) => rawItem?.type)).toContain("program_output");
+  expect(finalOutput).toContain("3");
+});
+
+it("goes on after a kill, in the background, and makes no call twice", async () => {
+  const code = `const one = await tools.docs__wait({ n: 1 }); let two;
+    try { two = await tools.docs__wait({ n: 2 }); } catch (error) { two = error.message; } return [one, two].join();`;
+  const fields = { model: CHAT, tools: [program, adding()], input: writing(CHAT, code), background: true };
+  const { id } = await gateway.openai.responses.create(fields);
+  await eventually(() => release);
+  await gateway.restart();
+  release?.();
+  const response = await ended(gateway, id);
+  expect(response.status).toBe("completed");
+  const waits = server.calls.filter(({ name }) => name === "wait");
+  expect(waits.map(({ arguments: args }) => args.n)).toEqual([1, 2]);
+  expect(onlyItem(response, "program_output").result).toMatch(/^1,.*restarted/);
+});
+
+it("is a 400 where the deployment cannot run programs", async () => {
+  const plain = await joinGateway();
+  await expect(plain.openai.responses.create({ model: CHAT, tools: [program], input: "Hello." })).rejects.toMatchObject(
+    { status: 400, param: "tools[0].type", code: "unsupported_parameter" },
+  );
+  await plain.close();
+});
+
+it("is listed, and retrieved as it was", async () => {
+  const input = writing(CHAT, "return 1;");
+  const response: Response = await gateway.openai.responses.create({ model: CHAT, tools: [program], input });
+  const stored = await gateway.openai.responses.retrieve(response.id);
+  const types = (items: readonly ResponseOutputItem[]) => items.map(({ type, id }) => [type, id]);
+  expect(types(stored.output)).toEqual(types(response.output));
+});
