@@ -19,6 +19,7 @@ import { serve } from "./serve/serve.ts";
 import { untilStopped } from "./serve/signals.ts";
 import { createKey } from "./tools/create-key.ts";
 import { doctor } from "./tools/doctor.ts";
+import { replayRun } from "./tools/replay-run.ts";
 
 /** `responses-edge COMMAND`: the installed program. */
 
@@ -43,6 +44,9 @@ Usage: responses-edge [COMMAND]
   quarantine            Has it do so, and put aside the files that its log calls damaged: their data is then unknown.
   doctor [DIR]          Looks through a data folder that nobody serves: damaged files, alarms, orphans. --repair mends
                         what can be mended, and puts aside the rest.
+  replay FILE --against URL
+                        Sends the requests of an exported response again, with the key of OPENAI_API_KEY, and shows the items
+                        in which the outputs differ: exit code 0 or 1.
   health                Asks the server of this environment whether it is healthy: exit code 0 or 1.
 
   --help, --version
@@ -61,6 +65,7 @@ interface Options {
   at?: string | undefined;
   repair?: boolean | undefined;
   only?: string | undefined;
+  against?: string | undefined;
 }
 
 interface Command {
@@ -100,6 +105,15 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     run: ([from], { at, only }) => {
       if (!from) throw new Refusal(EXIT.usage, "restore needs a backup's folder: `responses-edge restore DIR`.");
       return only === undefined ? bringBack(from, at) : bringBackOne({ from, at, only });
+    },
+  },
+  replay: {
+    arguments: 1,
+    options: ["against"],
+    run: ([file], { against }) => {
+      if (!file || !against)
+        throw new Refusal(EXIT.usage, "replay needs a file and a server: `responses-edge replay FILE --against URL`.");
+      return replayRun({ file, against, key: process.env.OPENAI_API_KEY });
     },
   },
   doctor: {
@@ -220,6 +234,7 @@ function parse(args: readonly string[]) {
         every: { type: "string" },
         at: { type: "string" },
         only: { type: "string" },
+        against: { type: "string" },
         repair: { type: "boolean" },
       },
     });

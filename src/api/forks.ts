@@ -1,3 +1,4 @@
+import { askedFields } from "@responses-edge/responses-api/asked-fields";
 import { invalidRequest, responseInProgress, responseNotFound } from "@responses-edge/responses-api/errors";
 import { MAX_ID_LENGTH, responseId, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import { MAX_TEXT_LENGTH } from "@responses-edge/responses-api/items/parts";
@@ -29,13 +30,6 @@ export const forkBody = z.looseObject({
 /** Fields of a create that a branch has from its response. */
 const OF_THE_RESPONSE = ["input", "previous_response_id", "conversation"] as const;
 
-/** Fields of a response that are not those of its request. */
-const NOT_ASKED = new Set(
-  "id object created_at completed_at status background error incomplete_details conversation output usage moderation prompt access_programs billing tool_usage cut_items input_messages output_messages input_transformations prompt_cache_options prompt_cache_diagnostics kv_transfer_params recovery".split(
-    " ",
-  ),
-);
-
 /**
  * Creates a branch of an ended response: a run whose output begins with that of the response, up to `at`. It has the response's fields,
  * except for those of `body`. Throws the 404 of an unknown response, the 409 of one in progress, the 400s of a body and of a
@@ -52,9 +46,9 @@ export async function forkResponse(caller: Caller, address: TurnAddress, body: u
   if (!stored) throw responseNotFound(responseId(address));
   const head = JSON.parse(stored.head) as Omit<ResponseObject, "output">;
   if (head.status === "queued" || head.status === "in_progress") throw responseInProgress();
-  const own = Object.entries(head).filter(([field, value]) => !NOT_ASKED.has(field) && value !== null);
   // The home, which has the input, puts it in place of this one.
-  const asked = { ...Object.fromEntries(own), ...changes, input: "" };
+  const { previous_response_id } = head;
+  const asked = { ...askedFields(head), previous_response_id, ...changes, input: "" };
   using scope = RequestScope.open(caller);
   const creation = await acceptCreate(scope, caller, asked, { kind: "run", tree: treeOf(address) });
   const fork = { turn: address.turn, ...(at != null && { at }), ...(output != null && { output }) };

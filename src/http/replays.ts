@@ -1,4 +1,5 @@
 import { responseBody } from "@responses-edge/turn/response";
+import { exportResponse } from "../api/exported-response.ts";
 import { forkResponse } from "../api/forks.ts";
 import { replayResponse } from "../api/replays.ts";
 import { responseAddress } from "../api/responses.ts";
@@ -27,6 +28,18 @@ export const replays = [
       const { events, kind } = await replayResponse(callerOf(context), address, body);
       context.header("x-replay", kind);
       return eventStream(context, events);
+    },
+  }),
+  endpoint("GET /v1/responses/:id/export", {
+    summary:
+      "with the responses that it continues, as JSON lines: their events and times, for `responses-edge replay` and for an import ([docs/replay.md](docs/replay.md#export))",
+    operation: byTenant("exportResponse", "read", {
+      answers: { 200: { "application/jsonl": "ExportLine" } },
+      errors: [400, 409],
+    }),
+    handle: async (context) => {
+      const lines = await exportResponse(callerOf(context), responseAddress(context.req.param("id")));
+      return context.body(lines, 200, { "content-type": "application/jsonl" });
     },
   }),
   endpoint("POST /v1/responses/:id/fork", {

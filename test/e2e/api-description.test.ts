@@ -383,6 +383,7 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
     newResponse().then((id) => ask("POST", `/v1/responses/${id}/replay`)),
     newResponse({ background: true }).then((id) => ask("POST", `/v1/responses/${id}/replay`, { speed: 1000 })),
   ],
+  "GET /v1/responses/{id}/export": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}/export`))],
   "POST /v1/responses/{id}/fork": () => [
     newResponse().then((id) => ask("POST", `/v1/responses/${id}/fork`)),
     newResponse().then((id) => ask("POST", `/v1/responses/${id}/fork`, { at: 3, stream: true })),

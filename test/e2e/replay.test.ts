@@ -1,5 +1,10 @@
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { ResponseCreateParamsNonStreaming, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Refusal } from "../../cli/serve/refusal.ts";
+import { replayRun } from "../../cli/tools/replay-run.ts";
 import { parseEventStream } from "../conformance/event-stream.ts";
 import { streamFrom, typesOf, withoutHeartbeats } from "./event-streams.ts";
 import { expectError } from "./expectations.ts";
@@ -118,6 +123,63 @@ describe("the pace of a replay", () => {
     for (const speed of [0, -1, 1001, "fast"]) {
       await expectError(await replayOf(id, { speed }), { status: 400, param: "speed" });
     }
+  });
+});
+
+describe("an exported response", () => {
+  /** The file of an export, as the command reads it. */
+  async function fileOf(id: string, change = (text: string) => text): Promise<string> {
+    const answer = await gateway.fetch(`${gateway.url}/v1/responses/${id}/export`);
+    expect(answer.headers.get("content-type")).toBe("application/jsonl");
+    const file = join(mkdtempSync(join(tmpdir(), "replay-")), "run.jsonl");
+    writeFileSync(file, change(await answer.text()));
+    return file;
+  }
+
+  /** What the command prints, and its exit code. */
+  async function command(file: string): Promise<{ lines: string[]; exitCode: number }> {
+    const lines: string[] = [];
+    let exitCode = 0;
+    await replayRun({ file, against: `${gateway.url}/v1`, key: undefined }, (line) => lines.push(line)).catch(
+      (error) => {
+        ({ exitCode } = error as Refusal);
+      },
+    );
+    return { lines, exitCode };
+  }
+
+  it("is asked for again, with the outputs of the client's tools, and each item is compared", async () => {
+    const { id: conversation } = await gateway.openai.conversations.create();
+    const fields = { model: "simulator", tools: [look, mcp(server)], conversation };
+    const first = await gateway.openai.responses.create({ ...fields, input: "Call look." });
+    const call = first.output.find((item) => item.type === "function_call");
+    const output = { type: "function_call_output", call_id: call?.call_id ?? "", output: "sun" } as const;
+    const second = await gateway.openai.responses.create({ ...fields, input: [output] });
+    const third = await gateway.openai.responses.create({
+      ...{
+        model: "simulator-reasoning",
+        input: "Call docs__add.",
+        tools: [mcp(server)],
+        previous_response_id: second.id,
+      },
+    });
+    const same = await command(await fileOf(third.id));
+    expect(
+      same.lines.map((line) => line.split(" ")[0]),
+      same.lines.join("\n"),
+    ).toEqual(["equal", "equal", "equal", "3"]);
+    expect(same.exitCode, same.lines.join("\n")).toBe(0);
+    const other = (text: string) => text.replaceAll("returned: sun", "returned: rain");
+    const changed = await command(await fileOf(third.id, other));
+    expect(changed.exitCode).toBe(1);
+    expect(changed.lines.filter((line) => line.startsWith("differs"))).toHaveLength(1);
+    expect(changed.lines.join("\n")).toMatch(/output\[0\]:\n {4}- .*returned: rain.*\n {4}\+ .*returned: sun/);
+  });
+
+  it("that is not whole is refused", async () => {
+    const { id } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!" });
+    const cut = await fileOf(id, (text) => text.slice(0, text.lastIndexOf("{")));
+    expect(await command(cut)).toEqual({ lines: [], exitCode: 65 });
   });
 });
 

@@ -135,6 +135,46 @@ function promptOf(body: unknown) {
   return { messages, prompt };
 }
 
+describe("the export of a response", () => {
+  it("is imported by another deployment, which replays it with the same bytes, with what it continues", async () => {
+    const [from, to] = [await tracked(here), await tracked(there)];
+    const { id: conversation } = await from.client.conversations.create();
+    const before = await from.client.responses.create({ model, input: unique("before"), conversation });
+    const first = await from.client.responses.create({
+      model,
+      input: unique("branch"),
+      previous_response_id: before.id,
+    });
+    const run = await from.client.responses.create({
+      ...{ model: "simulator?words=40", input: unique("run"), background: true, previous_response_id: first.id },
+    });
+    await ended({ openai: from.client, vllm: here.vllm }, run.id);
+    const later = await from.client.responses.create({ model, input: unique("later"), conversation });
+    const send = (client: OpenAI, method: string, path: string) =>
+      fetch(`${client.baseURL}/responses/${path}`, { method, headers: { authorization: `Bearer ${client.apiKey}` } });
+    const lines = await (await send(from.client, "GET", `${run.id}/export`)).text();
+    const told = lines.split("\n").flatMap((line) => (line === "" ? [] : [JSON.parse(line) as Line]));
+    expect(told.map(({ object }) => object)).toEqual([
+      ...["home", "conversation", "response", "response", "response", "response.events", "home.end", "export.page"],
+    ]);
+    expect(told.flatMap(({ object, id }) => (object === "response" ? [id] : []))).toEqual([
+      before.id,
+      first.id,
+      run.id,
+    ]);
+    expect(await imported(there, to.tenant, lines)).toMatchObject({ homes: { imported: 1 }, turns: 3 });
+    for (const id of [first.id, run.id]) {
+      const replays = [from, to].map(async ({ client }) => (await send(client, "POST", `${id}/replay`)).text());
+      const [there, here] = (await Promise.all(replays)).map((text) => text.replaceAll(/^: .*\n\n/gm, ""));
+      expect(there).toContain("response.completed");
+      expect(there).toBe(here);
+    }
+    expect((await send(to.client, "POST", `${later.id}/replay`)).status).toBe(404);
+    // Only the tenant's own key reads it.
+    expect((await send(to.client, "GET", `${later.id}/export`)).status).toBe(404);
+  });
+});
+
 describe("the import of a tenant", () => {
   it("into another deployment under another name gives the same data, byte for byte, and the tenant can continue there", async () => {
     const { tenant, client } = await tracked(here);

@@ -143,11 +143,11 @@ export function eventText(event: JsonObject | string): string {
 /**
  * Everything that a home stores for its tenant, as JSON lines (`home-lines.ts`): its conversation, and each settled
  * turn with its input, its response and its event log. A home that stores nothing has no lines. A turn is read after
- * the reader has taken the one before it. `home` is its key.
+ * the reader has taken the one before it. `home` is its key. With `turn` only that turn, and those that it continues.
  */
-export function exportLines(rows: HomeRows, home: string): ReadableStream<Uint8Array> {
+export function exportLines(rows: HomeRows, home: string, turn?: string): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
-  const lines = linesOf(rows, home);
+  const lines = linesOf(rows, home, turn === undefined ? undefined : continuedTurns(rows, turn));
   return new ReadableStream({
     pull(controller) {
       const { done, value } = lines.next();
@@ -157,11 +157,29 @@ export function exportLines(rows: HomeRows, home: string): ReadableStream<Uint8A
   });
 }
 
-function* linesOf(rows: HomeRows, home: string): Generator<HomeLine> {
+/** A turn, those that it continues, and those of its conversation that it has seen. */
+function continuedTurns({ turns }: HomeRows, turn: string): Set<string> {
+  const continued = new Set<string>();
+  let base: number | null = null;
+  for (let at: string | null = turn; at !== null; ) {
+    const settled = turns.settled(at);
+    if (!settled) break;
+    continued.add(at);
+    ({ base, parent: at } = settled);
+  }
+  if (base === null) return continued;
+  for (const each of turns.conversationTurns("asc")) {
+    if ((turns.settled(each)?.position ?? Number.POSITIVE_INFINITY) > base) break;
+    continued.add(each);
+  }
+  return continued;
+}
+
+function* linesOf(rows: HomeRows, home: string, only?: ReadonlySet<string>): Generator<HomeLine> {
   const { conversations, turns, items, runs, log } = rows;
   const unstored = rows.unstored();
-  const all = turns.all().filter((turn) => !unstored.has(turn));
-  const running = runs.turns();
+  const all = turns.all().filter((turn) => !unstored.has(turn) && only?.has(turn) !== false);
+  const running = only ? [] : runs.turns();
   const conversation = conversations.only();
   if (all.length + running.length === 0 && !conversation) return;
   const takenOut = items.takenOut();

@@ -223,7 +223,7 @@ export class Home extends OwnedObject {
           { ...asked, ...loadConfig(this.env), waitUntil: (promise) => this.waitUntil(promise) },
         );
       case "export":
-        return new Response(this.counted(exportLines(this.#rows, this.named.key ?? "")));
+        return new Response(this.counted(exportLines(this.#rows, this.named.key ?? "", asked.turn)));
       case "conversation":
         return this.#enterConversation(asked);
       case undefined:

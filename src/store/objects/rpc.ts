@@ -25,8 +25,8 @@ export type RemoteObjects = Pick<Fetcher, "fetch"> & { call(call: ObjectCall): P
 export type HomeRequest =
   /** The log of a run as SSE: the events after `after`, and then new ones as long as the run lives. */
   | { kind: "events"; turn: string; after: number; obfuscation: boolean; timing: boolean }
-  /** Everything that the home stores, as JSON lines (`home-lines.ts`). */
-  | { kind: "export" }
+  /** Everything that the home stores, or a turn with those that it continues, as JSON lines (`home-lines.ts`). */
+  | { kind: "export"; turn?: string }
   /** Enters the conversation: waits for it, at most `waitMs`. */
   | { kind: "conversation"; id: string; ticket: string; waitMs: number };
 
@@ -47,7 +47,7 @@ function parametersOf(request: HomeRequest): Record<string, string> {
         ...(request.timing && { timing: "1" }),
       };
     case "export":
-      return {};
+      return { ...(request.turn !== undefined && { turn: request.turn }) };
     case "conversation":
       return { id: request.id, ticket: request.ticket, wait: String(request.waitMs) };
   }
@@ -64,7 +64,7 @@ export function readHomeUrl(url: string): HomeRequest | undefined {
       return { kind: "events", turn: text("turn"), after, obfuscation, timing: text("timing") === "1" };
     }
     case "/export":
-      return { kind: "export" };
+      return { kind: "export", ...(searchParams.has("turn") && { turn: text("turn") }) };
     case "/conversation":
       return { kind: "conversation", id: text("id"), ticket: text("ticket"), waitMs: Number(text("wait")) };
     default:
