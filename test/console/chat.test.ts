@@ -61,7 +61,7 @@ async function further(page: Page, fields: object): Promise<void> {
   await field.fill(JSON.stringify(fields));
 }
 
-const choose = (page: Page, transport: string) => page.getByRole("radio", { name: transport, exact: true }).check();
+const choose = (page: Page, transport: string) => page.getByLabel("Transport").selectOption({ label: transport });
 const answers = (page: Page) => page.locator(".item-answer");
 const release = () => {
   for (const request of rig.gateway.vllm.simulator.requests) request.release();
@@ -391,7 +391,7 @@ describe("input", () => {
       await page.getByLabel("Functions (JSON)").fill("{nonsense");
       await ask(page, "hello");
       await page.getByText("This is no JSON").waitFor();
-      expect(await page.locator(":focus").getAttribute("id")).toBe("functions");
+      expect(await page.locator(":focus").getAttribute("id")).toBe("settings-functions");
       expect(await page.locator(".turn").count()).toBe(0);
     }));
 
@@ -687,7 +687,8 @@ describe("Details", () => {
     await page.locator("#input").waitFor();
     const share = await page.evaluate(() => (document.querySelector(".composer")?.clientHeight ?? 0) / innerHeight);
     expect(share).toBeLessThanOrEqual(0.2);
-    if (!(await page.locator("#model").isVisible())) await page.getByRole("button", { name: "Settings" }).click();
+    if (!(await page.locator("#settings-model").isVisible()))
+      await page.getByRole("button", { name: "Settings" }).click();
     await page.locator("summary", { hasText: "Tools" }).click();
     await page.getByRole("button", { name: "Put in an example" }).first().click();
     await page.getByRole("button", { name: "Add an MCP server" }).click();

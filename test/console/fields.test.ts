@@ -4,9 +4,9 @@ import { expect, it } from "vitest";
 
 type Form = readonly object[];
 type Values = Record<string, unknown>;
-const module = new URL("../../packages/console/src/fields.ts", import.meta.url).href;
-const { valuesIn, valuesInWords } = (await import(module)) as {
-  valuesIn: (form: Form, data: FormData) => Values;
+const moduleOf = (name: string) => new URL(`../../packages/console/src/${name}.ts`, import.meta.url).href;
+const { valuesIn } = (await import(moduleOf("fields"))) as { valuesIn: (form: Form, data: FormData) => Values };
+const { valuesInWords } = (await import(moduleOf("fields-in-words"))) as {
   valuesInWords: (form: Form, values: Values) => string;
 };
 

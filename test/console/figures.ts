@@ -103,7 +103,7 @@ await streaming.close();
 
 const long = await rig.openSignedIn(KEY, "#/chat");
 const session = await long.page.context().newCDPSession(long.page);
-await long.page.getByRole("radio", { name: "Stream", exact: true }).check();
+await long.page.getByLabel("Transport").selectOption({ label: "Stream" });
 console.log(`heap of an empty tab: ${await heapOf(session)}`);
 for (let turn = 1; turn <= TURNS; turn += 1) {
   await ask(long.page, `Turn ${turn}: a question of the length that questions have, with a little more of it.`);

@@ -164,7 +164,7 @@ describe.each(SIZES)("%s", (_, options) => {
       before.end();
       await turn(page).getByText("completed", { exact: true }).waitFor();
       const further = page.getByLabel("Functions (JSON)");
-      if (!(await page.locator("#model").isVisible()))
+      if (!(await page.locator("#settings-model").isVisible()))
         await page.getByRole("button", { name: "Settings", exact: true }).click();
       await page.locator("summary", { hasText: "Tools" }).click();
       await page.getByRole("button", { name: "Functions as JSON" }).click();
@@ -259,7 +259,7 @@ it("an opened view begins at its top, and Try returns to the end", () =>
     const model = await ask(page, "Tell me all");
     await say(page, model, lines("the answer", 80));
     await turn(page).getByRole("link", { name: "Details", exact: true }).click();
-    await page.locator(".looked").getByText("This is line 9 of the answer.").waitFor();
+    await page.locator(".view-responses").getByText("This is line 9 of the answer.").waitFor();
     await settled(page);
     expect(await page.evaluate("scrollY")).toBe(0);
     await page.getByRole("link", { name: "Chat", exact: true }).click();
@@ -322,7 +322,7 @@ describe("texts in right-to-left scripts", () => {
         });
       expect(sides).toEqual(["right", "left"]);
       await turn(page).getByRole("link", { name: "Details", exact: true }).click();
-      await page.locator(".looked").getByText(ANSWER).waitFor();
+      await page.locator(".view-responses").getByText(ANSWER).waitFor();
       expect((await wrong(page)).found).toEqual([]);
       await page.getByRole("link", { name: "Open in the chat" }).click();
       await page.getByRole("button", { name: "Map", exact: true }).click();

@@ -65,7 +65,7 @@ describe("stored responses", () => {
     await eventually(async () => (await rows.count()) === 1);
     await ferry.getByRole("link", { name: "Where does" }).click();
     await page.getByText("You said: Where does the ferry to Almada leave?").first().waitFor();
-    const shown = page.locator(".looked dl.figures");
+    const shown = page.locator(".view-responses dl.figures");
     await shown.getByText("Cost").waitFor();
     const figures = await shown.textContent();
     expect(figures).toMatch(/Took\s*\d[\d.]* (ms|s|min)/);
@@ -94,7 +94,7 @@ describe("stored responses", () => {
     const times = page.getByRole("list", { name: "Times" });
     for (const name of ["Round 1", "reasoning", "get_weather"]) await times.getByText(name, { exact: true }).waitFor();
     expect(await times.textContent()).toMatch(/first token after \d+ ms · \d+ → \d+ tokens/);
-    const figures = await page.locator(".looked dl.figures").first().textContent();
+    const figures = await page.locator(".view-responses dl.figures").first().textContent();
     expect(figures).toMatch(/Model server\s*\S+.*Took\s*\d[\d.]* (ms|s|min).*First token after/s);
     // This model has no price.
     expect(figures).not.toContain("Cost");

@@ -42,7 +42,7 @@ describe("a user of the issuer", () => {
     expect(views).toEqual(expect.arrayContaining(["Chat", "Operate"]));
     await page.goto(`${rig.gateway.url}/#/chat`);
     for (const way of ["Stream", "WebSocket"]) {
-      await page.getByRole("radio", { name: way, exact: true }).check();
+      await page.getByLabel("Transport").selectOption({ label: way });
       await page.getByRole("textbox", { name: "Input", exact: true }).fill(`Hello over ${way}`);
       await page.getByRole("button", { name: "Send" }).click();
       await page.getByText(`You said: Hello over ${way}`).first().waitFor();
@@ -86,8 +86,8 @@ describe("a user of the issuer", () => {
     await page.getByRole("dialog").getByLabel("Tenant").fill(tenant);
     await page.getByRole("dialog").getByRole("button", { name: "Show" }).click();
     await page.getByRole("heading", { name: `Limits of tenant ${tenant}` }).waitFor();
-    expect(await page.getByRole("dialog").getByRole("button").allTextContents()).toEqual(["Go back"]);
-    await page.getByRole("button", { name: "Go back" }).click();
+    expect(await page.getByRole("dialog").getByRole("button").allTextContents()).toEqual(["Close"]);
+    await page.getByRole("button", { name: "Close" }).click();
     await page.getByRole("link", { name: "Configuration" }).click();
     await page.getByText("Input, dollars for a million tokens: 3").waitFor();
     expect(await buttons.allTextContents()).toEqual(["Save as a file", "", "", ""]);

@@ -147,7 +147,9 @@ describe.each(DEVICES)("in a chat: %s", (_, options) => {
         options,
         async (page) => {
           await ask(page, "first");
-          await settings(page, () => page.getByRole("radio", { name: transport, exact: true }).check());
+          await settings(page, async () => {
+            await page.getByLabel("Transport").selectOption({ label: transport });
+          });
           await further(page, { model: "simulator?fault=stall:3&words=40" });
           await page.getByLabel("Input", { exact: true }).fill("count");
           await send(page).click();

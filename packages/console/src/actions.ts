@@ -2,11 +2,9 @@ import { html, nothing } from "lit-html";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { messageWithField } from "./dialogs.ts";
-import type { IconName } from "./icons.ts";
-import { icon } from "./icons.ts";
+import { type IconName, icon } from "./icons.ts";
 import type { ApiObject } from "./json.ts";
-import type { Question } from "./question.ts";
-import { askFor } from "./question.ts";
+import { askFor, type Question } from "./question.ts";
 import { may } from "./rights.ts";
 
 /**

@@ -60,7 +60,7 @@ export function attachingTo(
 
   function template() {
     if (draft.attachments.length + pending.length === 0) return nothing;
-    return html`<ul class="attachments">
+    return html`<ul class="attachments buttons">
       ${draft.attachments.map(
         (attachment, index) => html`<li>
           ${attachment.type.startsWith("image/") ? html`<img src=${attachment.url} alt="" />` : nothing}

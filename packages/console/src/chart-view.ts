@@ -2,7 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { beside } from "./beside.ts";
 import type { Chart, DrawnChart } from "./chart.ts";
 
-/** The number of colours in `operate.css`. */
+/** The number of colours in `base.css`. */
 export const MAX_SERIES = 7;
 
 /** A chart. A table beside it has the same figures for people who cannot see it. */
@@ -16,7 +16,7 @@ export class ChartView {
   #fault = false;
 
   constructor() {
-    this.element.className = "chart card";
+    this.element.className = "chart card stack tight";
     this.#place.className = "chart-place";
     this.#place.role = "img";
     new ResizeObserver(() => (this.#drawn ? this.#fit() : void this.#plot())).observe(this.#place);
@@ -66,12 +66,12 @@ export class ChartView {
     const { title, note, series } = chart;
     render(
       html`
-        <figcaption>
-          <span class="chart-title">${title}</span>
+        <figcaption class="buttons spread">
+          <strong>${title}</strong>
           <span class="note" aria-hidden=${this.#at === undefined ? nothing : "true"}>${this.#at === undefined ? note : this.#pointText(chart, this.#at)}</span>
         </figcaption>
         ${this.#fault ? html`<p class="notice">The chart could not be loaded. The table has its figures.</p>` : this.#place}
-        <ul class="legend">${series.map(({ name, colour }, index) => html`<li><span class=${`swatch series-${colour ?? index}`} aria-hidden="true"></span>${name}</li>`)}</ul>
+        <ul class="legend buttons">${series.map(({ name, colour }, index) => html`<li><span class="swatch" .style=${`background: var(--series-${colour ?? index})`} aria-hidden="true"></span>${name}</li>`)}</ul>
       `,
       this.element,
     );

@@ -1,13 +1,15 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.ts";
 import { call, callJson } from "./api.ts";
-import { ask, confirmed, messageOf } from "./dialogs.ts";
+import { isOtherVersion } from "./chat-versions.ts";
+import { messageOf } from "./dialogs.ts";
 import { typedIn } from "./form-events.ts";
 import { beginning, moment } from "./format.ts";
 import { iconButton } from "./icons.ts";
 import type { ApiObject } from "./json.ts";
+import { askFor } from "./question.ts";
 import { listsResponses } from "./session.ts";
-import { CHAT, readChat } from "./stored-chat.ts";
+import { readChat } from "./stored-chat.ts";
 
 /** The tenant's chats, newest first: those of this console, and those of other clients. */
 
@@ -59,7 +61,7 @@ export class ChatList {
   /** @param deleted Called with the id of the newest response of a chat that was deleted. */
   constructor(deleted: (chat: ListedChat) => void) {
     this.#deleted = deleted;
-    this.element.className = "chat-list";
+    this.element.className = "chat-list stack tight";
     this.element.setAttribute("aria-label", "Chats");
     this.#draw();
   }
@@ -141,43 +143,39 @@ export class ChatList {
   };
 
   async #change(chat: ListedChat, metadata: Record<string, string>) {
-    try {
-      await callJson(`/v1/responses/${chat.tree.root_id}`, { body: { metadata } });
-      this.#changed.set(chat.tree.root_id, metadata);
-      this.#chats = this.#chats?.map(this.#asChanged).sort(pinnedFirst);
-      this.#fault = "";
-    } catch (error) {
-      this.#fault = messageOf(error);
-    }
+    await callJson(`/v1/responses/${chat.tree.root_id}`, { body: { metadata } });
+    this.#changed.set(chat.tree.root_id, metadata);
+    this.#chats = this.#chats?.map(this.#asChanged).sort(pinnedFirst);
+    this.#fault = "";
     this.#draw();
   }
 
-  #pin(chat: ListedChat) {
+  async #pin(chat: ListedChat) {
     const { pinned, ...others } = chat.tree.metadata;
-    return this.#change(chat, pinned === "true" ? others : { ...others, pinned: "true" });
+    try {
+      await this.#change(chat, pinned === "true" ? others : { ...others, pinned: "true" });
+    } catch (error) {
+      this.#fault = messageOf(error);
+      this.#draw();
+    }
   }
 
   async rename(chat: ListedChat) {
-    const field = () => document.querySelector("dialog #chat-title") as HTMLInputElement | null;
     const byModel = async () => {
-      const input = field();
-      if (!input) return;
-      input.disabled = true;
-      input.value = await nameByModel(chat).catch(() => input.value);
-      input.disabled = false;
-      input.focus();
+      const field = document.getElementById("asked-title") as HTMLInputElement;
+      field.disabled = true;
+      field.value = await nameByModel(chat).catch(() => field.value);
+      field.disabled = false;
+      field.focus();
     };
-    const title = await ask(
-      "Rename the chat",
-      html`<label for="chat-title">Title</label>
-        <input dir="auto" id="chat-title" maxlength=${MAX_TITLE} autocomplete="off" autofocus .value=${beginning(titleOf(chat), MAX_TITLE)} />`,
-      (close) => html`
-        <button type="button" class="primary" @click=${() => close(field()?.value.trim() ?? "")}>Rename</button>
-        <button type="button" @click=${() => void byModel()}>Let the model name it</button>
-        <button type="button" @click=${() => close("")}>Cancel</button>
-      `,
-    );
-    if (title !== "") await this.#change(chat, { ...chat.tree.metadata, title });
+    const question = {
+      title: "Rename the chat",
+      form: [{ name: "title", label: "Title", maxLength: MAX_TITLE, isRequired: true }],
+      values: { title: beginning(titleOf(chat), MAX_TITLE) },
+      below: html`<button type="button" @click=${() => void byModel()}>Let the model name it</button>`,
+      action: "Rename",
+    };
+    await askFor(question, ({ title }) => this.#change(chat, { ...chat.tree.metadata, title }));
   }
 
   async #delete(chat: ListedChat) {
@@ -185,17 +183,16 @@ export class ChatList {
       title: "Delete the chat?",
       text: `All of its ${chat.tree.responses} responses are deleted from the server, with every version.`,
       action: "Delete",
+      isDangerous: true,
     };
-    if (!(await confirmed(question))) return;
-    try {
-      for (const { id } of await readChat(chat.id, new AbortController().signal))
-        await call(`/v1/responses/${id}`, { method: "DELETE" });
-      announce("The chat was deleted.");
-      this.#chats = this.#chats?.filter((each) => each !== chat);
-      this.#deleted(chat);
-    } catch (error) {
-      this.#fault = messageOf(error);
-    }
+    const isDone = await askFor(question, async () => {
+      const { turns } = await readChat(chat.id, new AbortController().signal);
+      for (const { id } of turns) await call(`/v1/responses/${id}`, { method: "DELETE" });
+    });
+    if (!isDone) return;
+    announce("The chat was deleted.");
+    this.#chats = this.#chats?.filter((each) => each !== chat);
+    this.#deleted(chat);
     this.#draw();
   }
 
@@ -223,7 +220,7 @@ export class ChatList {
   #row(chat: ListedChat) {
     const isOpen = isOf(chat, this.#open);
     return html`<li class=${isOpen ? "open" : ""}>
-      <a class="chat-link" href="#/chat/${chat.id}" aria-current=${isOpen ? "page" : nothing} title=${moment(chat.created_at)} dir="auto">${beginning(titleOf(chat), MAX_TITLE)}</a>
+      <a class="chat-link cut" href="#/chat/${chat.id}" aria-current=${isOpen ? "page" : nothing} title=${moment(chat.created_at)} dir="auto">${beginning(titleOf(chat), MAX_TITLE)}</a>
       ${iconButton("pin", isPinned(chat) ? "Unpin" : "Pin", () => void this.#pin(chat), { isOn: isPinned(chat) })}
       ${iconButton("edit", "Rename", () => void this.rename(chat))}
       ${iconButton("trash", "Delete", () => void this.#delete(chat))}
@@ -235,9 +232,8 @@ function pinnedFirst(one: ListedChat, other: ListedChat) {
   return Number(isPinned(other)) - Number(isPinned(one));
 }
 
-/** A version of the first turn is a tree of its own, which names the chat that it is of. */
 function isOwnChat({ tree }: ListedChat) {
-  return tree !== undefined && tree.metadata[CHAT] === undefined;
+  return tree !== undefined && !isOtherVersion(tree.metadata);
 }
 
 function isPinned({ tree }: ListedChat) {

@@ -3,16 +3,13 @@ import { announce } from "./announce.ts";
 import type { Chat, Turn } from "./chat-model.ts";
 import { typedIn } from "./form-events.ts";
 import { count } from "./format.ts";
-import { nodesOf } from "./stored-chat.ts";
 import { TreeList } from "./tree-list.ts";
-import { Tree } from "./tree-model.ts";
 
 /** The map of a chat: all of its turns as a tree. The chosen one is on the path. */
 export class ChatMap {
   element = document.createElement("div");
   #chat: Chat | undefined;
   #state = "";
-  #tree = new Tree([]);
   #choose;
   #compare;
   #marked: Turn | undefined;
@@ -23,9 +20,7 @@ export class ChatMap {
     this.#choose = choose;
     this.#compare = compare;
     this.element.className = "chat-map stack";
-    this.#list = new TreeList(({ node }) => {
-      const turn = this.#chat?.get(node.id);
-      if (!turn) return;
+    this.#list = new TreeList((turn) => {
       const marked = this.#marked;
       if (marked && marked !== turn) {
         this.#marked = undefined;
@@ -43,8 +38,7 @@ export class ChatMap {
     if (state !== this.#state) {
       this.#chat = chat;
       this.#state = state;
-      this.#tree = new Tree(nodesOf(chat.turns));
-      this.#list.set(this.#tree, end?.key);
+      this.#list.set(chat, end?.key);
     } else this.#list.choose(end?.key);
     this.#draw();
   }
@@ -56,11 +50,12 @@ export class ChatMap {
   };
 
   #draw() {
-    const tree = this.#tree;
+    const turns = [...(this.#chat?.turns ?? [])];
+    const leaves = turns.filter((turn) => this.#chat?.childrenOf(turn).length === 0).length;
     render(
       html`
         <h2>Map of the chat</h2>
-        <p class="note">${count(tree.size)} ${tree.size === 1 ? "turn" : "turns"}, ${count(tree.leaves)} ${tree.leaves === 1 ? "branch" : "branches"}.</p>
+        <p class="note">${count(turns.length)} ${turns.length === 1 ? "turn" : "turns"}, ${count(leaves)} ${leaves === 1 ? "branch" : "branches"}.</p>
         <label class="unseen" for="map-find">Find a turn</label>
         <input dir="auto" id="map-find" type="search" autocomplete="off" placeholder="Find a turn" @input=${(event: Event) => announce(`${count(this.#list.find(typedIn(event).trim()))} found.`)} />
         <div class="buttons">

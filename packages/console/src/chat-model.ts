@@ -67,6 +67,20 @@ export interface Continuation {
   items: ApiObject[];
 }
 
+/** A turn in its place in the tree. */
+export interface Row {
+  turn: Turn;
+  /** 1 for a turn that begins the chat */
+  depth: number;
+  /** grows only below a turn with several continuations, so that a long conversation stays straight */
+  indent: number;
+  /** among the turns that continue the same one, from 0 */
+  index: number;
+  /** the number of those turns, and of its own continuations */
+  siblings: number;
+  children: number;
+}
+
 export class Chat {
   #turns = new Map<string, Turn>();
   /** The turns that continue one, oldest first; those that begin the chat under undefined. */
@@ -75,6 +89,12 @@ export class Chat {
   #chosen = new Map<string | undefined, string>();
   /** The turn at which the path ends, although others continue it. */
   #end: string | undefined;
+
+  /** @param turns oldest first; one may stand before the turn that it continues */
+  constructor(turns: readonly Turn[] = []) {
+    for (const turn of turns) this.#turns.set(turn.key, turn);
+    for (const turn of turns) this.add(turn);
+  }
 
   get turns(): Iterable<Turn> {
     return this.#turns.values();
@@ -109,6 +129,29 @@ export class Chat {
 
   childrenOf(turn: Turn | undefined): readonly Turn[] {
     return this.#children.get(turn?.key) ?? [];
+  }
+
+  /**
+   * The turns from top to bottom, each before those that continue it.
+   * @param closed keys of turns whose continuations are left out
+   */
+  rows(closed: ReadonlySet<string> = new Set()): Row[] {
+    const rows: Row[] = [];
+    const below = (turn: Turn | undefined, depth: number, indent: number) => {
+      const all = this.childrenOf(turn);
+      const rowOf = (each: Turn, index: number): Row => {
+        const children = this.childrenOf(each).length;
+        return { turn: each, depth, indent, index, siblings: all.length, children };
+      };
+      return all.map(rowOf).reverse();
+    };
+    const waiting = below(undefined, 1, 0);
+    for (let row = waiting.pop(); row; row = waiting.pop()) {
+      rows.push(row);
+      if (closed.has(row.turn.key)) continue;
+      waiting.push(...below(row.turn, row.depth + 1, row.indent + (row.children > 1 ? 1 : 0)));
+    }
+    return rows;
   }
 
   /** The turns from the root to one. */

@@ -10,9 +10,8 @@ import { typedIn } from "./form-events.ts";
 import { icon, iconButton } from "./icons.ts";
 import type { ApiObject } from "./json.ts";
 import { isPanelOpen, switchPanel } from "./panels.ts";
-import type { Draft } from "./request-body.ts";
-import { bodyOf, FormFault, inputOf } from "./request-body.ts";
-import { enterTemplate, faultTemplate, hasKeyboard, loadSettings, settingsTemplate } from "./request-form.ts";
+import { bodyOf, type Draft, FormFault, inputOf } from "./request-body.ts";
+import { enterTemplate, hasKeyboard, loadSettings, settingsTemplate } from "./request-form.ts";
 import { recall, session } from "./session.ts";
 import type { View } from "./view.ts";
 
@@ -33,8 +32,6 @@ export function chatView(section: HTMLElement): View {
   /** The id of the chat that is being read, and the reason why one could not be. */
   let opening = "";
   let openFault = "";
-  /** Two branches of the chat, side by side, in the place of the path. */
-  let comparison: HTMLElement | undefined;
   let isDrawing = false;
   /** True while a request waits for the code that sends it. */
   let isSending = false;
@@ -79,10 +76,6 @@ export function chatView(section: HTMLElement): View {
       changed: chatChanged,
       fields,
       focus: focusInput,
-      comparing: (branches) => {
-        comparison = branches;
-        drawSoon();
-      },
     });
     draw();
     parts.transcript.followEnd(section.querySelector(".composer") as HTMLElement);
@@ -114,7 +107,7 @@ export function chatView(section: HTMLElement): View {
     fault = shown;
     if (shown.field !== "input" && !isPanelOpen("settings")) switchPanel("settings");
     draw();
-    reveal(shown.field);
+    reveal(shown.field === "input" ? "input" : `settings-${shown.field}`);
   }
 
   function focusInput() {
@@ -147,7 +140,6 @@ export function chatView(section: HTMLElement): View {
     try {
       const { transcript } = await load();
       const { input: text, secondModel } = draft;
-      comparison = undefined;
       void transcript.ask({ items, text, fields: own, parent: transcript.end, secondModel, began: typedWasSent });
     } catch {
       fault = { field: "input", message: "This part of the page could not be loaded. Reload the page." };
@@ -165,7 +157,6 @@ export function chatView(section: HTMLElement): View {
   }
 
   function startAnew() {
-    comparison = undefined;
     parts?.transcript.clear();
     focusInput();
   }
@@ -211,7 +202,7 @@ export function chatView(section: HTMLElement): View {
             ${openFault ? html`<p class="notice bad" dir="auto" role="alert">${openFault}</p>` : nothing}
             ${opening ? html`<p class="note">Reading the chat…</p>` : nothing}
             ${isEmpty() && !opening ? examplesTemplate(askExample) : nothing}
-            ${comparison ?? parts?.transcript.element}
+            ${parts?.transcript.element}
             ${composerTemplate()}
           </div>
           ${isPanelOpen("map") || isPanelOpen("settings") ? sideTemplate() : nothing}
@@ -250,7 +241,7 @@ export function chatView(section: HTMLElement): View {
     return html`<header class="chat-header">
       ${panel("chats", "Chats")}
       ${iconButton("new", "New chat", startAnew)}
-      <h2 class="chat-title" dir="auto">${isEmpty() ? "New chat" : (parts?.title() ?? "")}</h2>
+      <h2 class="chat-title cut" dir="auto">${isEmpty() ? "New chat" : (parts?.title() ?? "")}</h2>
       ${parts?.actions() ?? nothing}
       ${panel("map", "Map")}
       ${panel("settings", "Settings")}
@@ -260,7 +251,7 @@ export function chatView(section: HTMLElement): View {
   function composerTemplate() {
     const { transcript } = parts ?? {};
     return html`<form
-      class="composer card"
+      class="composer card stack tight"
       @submit=${(event: Event) => {
         event.preventDefault();
         void send();
@@ -288,7 +279,7 @@ export function chatView(section: HTMLElement): View {
         @keydown=${keyPressed}
         @paste=${pasted}
       ></textarea>
-      ${faultTemplate(state, "input")}
+      ${fault?.field === "input" ? html`<p class="fault" dir="auto" id="input-fault" role="alert">${fault.message}</p>` : nothing}
       <div class="buttons">
         <label class="icon-button" for="files" title="Attach">${icon("attach")}<span class="unseen">Attach</span></label>
         <input
@@ -303,8 +294,8 @@ export function chatView(section: HTMLElement): View {
           }}
         />
         ${transcript?.isAway ? iconButton("down", "To the end", () => transcript.toEnd(), { look: "to-end" }) : nothing}
-        <span class="note model-name" dir="auto">${draft.model}${draft.secondModel === "" ? nothing : html` and ${draft.secondModel}`}</span>
-        ${hasKeyboard ? enterTemplate(state, "note hint") : nothing}
+        <span class="note model-name cut" dir="auto">${draft.model}${draft.secondModel === "" ? nothing : html` and ${draft.secondModel}`}</span>
+        ${hasKeyboard ? enterTemplate(state) : nothing}
         ${
           transcript?.isRunning
             ? html`<button type="button" class="danger" @click=${() => transcript.stop()}>Stop</button>`
@@ -336,10 +327,13 @@ export function chatView(section: HTMLElement): View {
   return {
     show({ path: [id = "", verb, one, other], query }) {
       chooseModel();
-      if (id !== "" && verb === "compare" && one && other) void open(id, false).then(() => parts?.compare(one, other));
+      if (id !== "" && verb === "compare" && one && other)
+        void open(id, false).then(() => parts?.transcript.compare(one, other));
       else if (id !== "" && id !== parts?.transcript.id) void open(id, query.has("end"));
-      else if (parts) chatChanged();
-      if (id === "" || verb !== "compare") comparison = undefined;
+      else if (parts) {
+        parts.transcript.showPath();
+        chatChanged();
+      }
       draw();
       if (isEmpty() && hasKeyboard) focusInput();
     },

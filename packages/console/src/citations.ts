@@ -3,8 +3,7 @@ import { callJson } from "./api.ts";
 import { faultNotice, messageWithField } from "./dialogs.ts";
 import type { ApiObject } from "./json.ts";
 import type { Insert } from "./long-text.ts";
-import type { Found } from "./passage.ts";
-import { pagesTag, passageText, wordsOf } from "./passage.ts";
+import { type Found, pagesTag, passageText, wordsOf } from "./passage.ts";
 
 /**
  * The files that a text cites, with the passages of them that were found. The text has numbers, and a list below it has
@@ -173,7 +172,7 @@ export class Sources {
     render(
       all.length === 0
         ? nothing
-        : html`<ol class="sources" aria-label="Sources">${all.map((each) => this.#template(each))}</ol>`,
+        : html`<ol class="sources with-markers" aria-label="Sources">${all.map((each) => this.#template(each))}</ol>`,
       this.element,
     );
   }
@@ -185,7 +184,7 @@ export class Sources {
       <button type="button" class="plain" aria-expanded=${String(isOpen)} aria-controls=${id} @click=${() => this.#toggle(source)}>
         <bdi class="file-name">${filename}</bdi>
       </button>
-      <div id=${id} class="passages stack" role="group" aria-label=${`Passages of ${filename}`} tabindex="-1" ?hidden=${!isOpen}>${isOpen ? passagesTemplate(source) : nothing}</div>
+      <div id=${id} class="stack tight" role="group" aria-label=${`Passages of ${filename}`} tabindex="-1" ?hidden=${!isOpen}>${isOpen ? passagesTemplate(source) : nothing}</div>
     </li>`;
   }
 }

@@ -1,6 +1,5 @@
-import { type CallLoop, callLoopOf, overHttp, withListedInput } from "./code-request.ts";
+import { type CallLoop, overHttp, type Request } from "./code-request.ts";
 import { type Form, filesIn, written } from "./code-values.ts";
-import type { Transport } from "./sending.ts";
 
 /** JSON between the signs that begin and end a text of several lines, which cannot have them. */
 function inGo(json: string): string {
@@ -12,159 +11,133 @@ const FORM: Form = {
   file: ({ name, type }) => `"\` + dataURL(${JSON.stringify(name)}, ${JSON.stringify(type)}) + \`"`,
   key: (name) => inGo(JSON.stringify(name)),
   words: { true: "true", false: "false", null: "null" },
-  indent: "\t",
+  indent: "  ",
   space: " ",
 };
 
 /** A request as a Go program, which needs Go's own library only. */
-export function go(body: Record<string, unknown>, transport: Transport, baseUrl: string): string {
-  const loop = callLoopOf(body, transport === "socket" ? "stream" : transport);
+export function go(request: Request): string {
+  const { body, transport, baseUrl, loop } = request;
   const isStream = transport !== "whole";
-  const begun = loop?.keptBy === "input" ? withListedInput(body) : body;
-  const json = `\`${written(overHttp(begun, transport), FORM)}\``;
+  const json = `\`${written(overHttp(request), FORM)}\``;
   const imports = [
     ...(isStream ? ["bufio"] : []),
     ...(filesIn(body) ? ["encoding/base64"] : []),
     ...(isStream || loop ? ["encoding/json", "fmt"] : []),
-    ...(isStream && !loop ? [] : ["io"]),
-    ...["net/http", "os", "strings"],
+    ...["io", "net/http", "os", "strings"],
   ];
-  const lines = [
-    "// main.go: go run main.go",
-    ...(transport === "socket" ? ["// Go's own library has no WebSocket: the same as a stream."] : []),
-    "package main",
-    "",
-    "import (",
-    ...imports.map((name) => `\t${JSON.stringify(name)}`),
-    ")",
-    "",
-    ...(loop ? withCalls(loop, json, baseUrl, isStream) : oneRequest(json, baseUrl, isStream)),
-    ...(filesIn(body) ? DATA_URL : []),
-    "",
-  ];
-  return lines.join("\n");
+  const program = `// main.go: go run main.go
+${transport === "socket" ? "// Go's own library has no WebSocket: the same as a stream.\n" : ""}package main
+
+import (
+${imports.map((name) => `  "${name}"\n`).join("")})
+
+// post sends a request, and gives the body of its answer.
+func post(body string) io.ReadCloser {
+  request, err := http.NewRequest("POST", ${JSON.stringify(`${baseUrl}/responses`)}, strings.NewReader(body))
+  if err != nil {
+    panic(err)
+  }
+  request.Header.Set("Authorization", "Bearer "+os.Getenv("OPENAI_API_KEY"))
+  request.Header.Set("Content-Type", "application/json")
+  response, err := http.DefaultClient.Do(request)
+  if err != nil {
+    panic(err)
+  }
+  if response.StatusCode != http.StatusOK {
+    message, _ := io.ReadAll(response.Body)
+    panic(string(message))
+  }
+  return response.Body
 }
 
-function oneRequest(json: string, baseUrl: string, isStream: boolean): string[] {
-  return [
-    "func main() {",
-    ...posting(json, baseUrl),
-    ...(isStream ? streaming("struct{ Type, Delta string }", []) : ["\tio.Copy(os.Stdout, response.Body)"]),
-    "}",
-  ];
+${loop ? withCalls(loop, json) : isStream ? streaming(json) : whole(json)}${filesIn(body) ? DATA_URL : ""}`;
+  return program.replaceAll(/^(?: {2})+/gm, (spaces) => "\t".repeat(spaces.length / 2));
 }
 
-/** The request `body`, an expression. The names that stay are `response` and `err`. */
-function posting(body: string, baseUrl: string): string[] {
-  return [
-    `\tbody := ${body}`,
-    `\trequest, err := http.NewRequest("POST", ${JSON.stringify(`${baseUrl}/responses`)}, strings.NewReader(body))`,
-    ...PANIC,
-    '\trequest.Header.Set("Authorization", "Bearer "+os.Getenv("OPENAI_API_KEY"))',
-    '\trequest.Header.Set("Content-Type", "application/json")',
-    "\tresponse, err := http.DefaultClient.Do(request)",
-    ...PANIC,
-    "\tdefer response.Body.Close()",
-  ];
+const whole = (json: string) => `func main() {
+  response := post(${json})
+  defer response.Close()
+  io.Copy(os.Stdout, response)
 }
+`;
 
-const PANIC = ["\tif err != nil {", "\t\tpanic(err)", "\t}"];
-
-/** Reads a stream and prints its text. `more`: the lines about other events, which are each an `event` of a `type`. */
-function streaming(type: string, more: readonly string[]): string[] {
-  return [
-    "\tlines := bufio.NewScanner(response.Body)",
-    "\tlines.Buffer(nil, 16<<20)",
-    "\tfor lines.Scan() {",
-    `\t\tvar event ${type}`,
-    '\t\tdata, isData := strings.CutPrefix(lines.Text(), "data: ")',
-    "\t\tif !isData || json.Unmarshal([]byte(data), &event) != nil {",
-    "\t\t\tcontinue",
-    "\t\t}",
-    '\t\tif event.Type == "response.output_text.delta" {',
-    "\t\t\tfmt.Print(event.Delta)",
-    "\t\t}",
-    ...more,
-    "\t}",
-  ];
+/** Reads a stream and prints its text. */
+const streaming = (json: string) => `func main() {
+  response := post(${json})
+  defer response.Close()
+  lines := bufio.NewScanner(response)
+  lines.Buffer(nil, 16<<20)
+  for lines.Scan() {
+    var event struct{ Type, Delta string }
+    data, isData := strings.CutPrefix(lines.Text(), "data: ")
+    if !isData || json.Unmarshal([]byte(data), &event) != nil {
+      continue
+    }
+    if event.Type == "response.output_text.delta" {
+      fmt.Print(event.Delta)
+    }
+  }
 }
+`;
 
 /** The request again and again, with the results of the functions that it calls, until there is a final text. */
-function withCalls(loop: CallLoop, json: string, baseUrl: string, isStream: boolean): string[] {
-  const isRepeated = loop.keptBy === "input";
-  return [
-    ...TYPES,
-    "// callFunction gives the result of a function that the model calls, as text. Your code goes here.",
-    "func callFunction(name, arguments string) string {",
-    "\tswitch name {",
-    ...loop.functions.flatMap(({ name, parameters }) => [
-      `\tcase ${JSON.stringify(name)}:${parameters.length > 0 ? ` // arguments: ${parameters.join(", ")}` : ""}`,
-      `\t\treturn ${JSON.stringify(`${name} is not written yet. It was called with `)} + arguments + "."`,
-    ]),
-    "\t}",
-    '\tpanic("There is no function " + name + ".")',
-    "}",
-    "",
-    "func main() {",
-    "\tvar request map[string]any",
-    `\tif err := json.Unmarshal([]byte(${json}), &request); err != nil {`,
-    "\t\tpanic(err)",
-    "\t}",
-    "\tfor {",
-    "\t\tanswer := send(request)",
-    `\t\toutputs := ${isRepeated ? 'request["input"].([]any)' : "[]any{}"}`,
-    "\t\tisFinal := true",
-    "\t\tfor _, item := range answer.Output {",
-    ...(isRepeated ? ["\t\t\toutputs = append(outputs, item)"] : []),
-    ...(isStream ? [] : PRINTING),
-    '\t\t\tif item["type"] == "function_call" {',
-    "\t\t\t\tisFinal = false",
-    '\t\t\t\toutput := callFunction(item["name"].(string), item["arguments"].(string))',
-    '\t\t\t\tcallID := item["call_id"]',
-    '\t\t\t\toutputs = append(outputs, map[string]any{"type": "function_call_output", "call_id": callID, "output": output})',
-    "\t\t\t}",
-    "\t\t}",
-    "\t\tif isFinal {",
-    "\t\t\treturn",
-    "\t\t}",
-    ...(loop.keptBy === "previous_response_id" ? ['\t\trequest["previous_response_id"] = answer.ID'] : []),
-    '\t\trequest["input"] = outputs',
-    ...(loop.isForced ? ['\t\trequest["tool_choice"] = "auto"'] : []),
-    "\t}",
-    "}",
-    "",
-    ...(isStream ? ["// send prints the text of an answer as it comes, and gives the whole answer."] : []),
-    "func send(fields map[string]any) (ended answer) {",
-    "\tjsonBody, err := json.Marshal(fields)",
-    ...PANIC,
-    ...posting("string(jsonBody)", baseUrl),
-    "\tif response.StatusCode != http.StatusOK {",
-    "\t\tmessage, _ := io.ReadAll(response.Body)",
-    "\t\tpanic(string(message))",
-    "\t}",
-    ...(isStream ? streaming(EVENT, COMPLETED) : DECODING),
-    "\treturn ended",
-    "}",
-  ];
+function withCalls({ functions, keptBy, isForced }: CallLoop, json: string): string {
+  const cases = functions.map(
+    ({ name, parameters }) => `  case ${JSON.stringify(name)}:${parameters && ` // arguments: ${parameters}`}
+    return ${JSON.stringify(`${name} is not written yet. It was called with `)} + arguments + "."
+`,
+  );
+  return `// callFunction gives the result of a function that the model calls, as text. Your code goes here.
+func callFunction(name, arguments string) string {
+  switch name {
+${cases.join("")}  }
+  panic("There is no function " + name + ".")
 }
 
-const TYPES = ["type answer struct {", "\tID     string", "\tOutput []map[string]any", "}", ""];
-const EVENT = "struct {\n\t\t\tType, Delta string\n\t\t\tResponse    answer\n\t\t}";
-const COMPLETED = ['\t\tif event.Type == "response.completed" {', "\t\t\tended = event.Response", "\t\t}"];
-const DECODING = ["\tif err := json.NewDecoder(response.Body).Decode(&ended); err != nil {", "\t\tpanic(err)", "\t}"];
-const PRINTING = [
-  '\t\t\tif item["type"] == "message" {',
-  '\t\t\t\tfor _, part := range item["content"].([]any) {',
-  '\t\t\t\t\tfmt.Println(part.(map[string]any)["text"])',
-  "\t\t\t\t}",
-  "\t\t\t}",
-];
+func main() {
+  var request map[string]any
+  if err := json.Unmarshal([]byte(${json}), &request); err != nil {
+    panic(err)
+  }
+  for isFinal := false; !isFinal; {
+    body, err := json.Marshal(request)
+    if err != nil {
+      panic(err)
+    }
+    var answer struct {
+      ID     string
+      Output []map[string]any
+    }
+    if err := json.NewDecoder(post(string(body))).Decode(&answer); err != nil {
+      panic(err)
+    }
+    outputs := ${keptBy === "input" ? 'request["input"].([]any)' : "[]any{}"}
+    isFinal = true
+    for _, item := range answer.Output {
+${keptBy === "input" ? "      outputs = append(outputs, item)\n" : ""}      switch item["type"] {
+      case "message":
+        for _, part := range item["content"].([]any) {
+          fmt.Println(part.(map[string]any)["text"])
+        }
+      case "function_call":
+        isFinal = false
+        output := callFunction(item["name"].(string), item["arguments"].(string))
+        outputs = append(outputs, map[string]any{"type": "function_call_output", "call_id": item["call_id"], "output": output})
+      }
+    }
+${keptBy === "previous_response_id" ? '    request["previous_response_id"] = answer.ID\n' : ""}    request["input"] = outputs
+${isForced ? '    request["tool_choice"] = "auto"\n' : ""}  }
+}
+`;
+}
 
-const DATA_URL = [
-  "",
-  "func dataURL(path, mimeType string) string {",
-  "\tbytes, err := os.ReadFile(path)",
-  ...PANIC,
-  '\treturn "data:" + mimeType + ";base64," + base64.StdEncoding.EncodeToString(bytes)',
-  "}",
-];
+const DATA_URL = `
+func dataURL(path, mimeType string) string {
+  bytes, err := os.ReadFile(path)
+  if err != nil {
+    panic(err)
+  }
+  return "data:" + mimeType + ";base64," + base64.StdEncoding.EncodeToString(bytes)
+}
+`;

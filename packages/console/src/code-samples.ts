@@ -1,9 +1,10 @@
 import { go } from "./code-go.ts";
 import { python } from "./code-python.ts";
-import { callLoopOf, overHttp } from "./code-request.ts";
+import { asProgram, overHttp, type Request } from "./code-request.ts";
 import { typescript } from "./code-typescript.ts";
 import { written } from "./code-values.ts";
 import { shellWord } from "./connect-samples.ts";
+import type { ApiObject } from "./json.ts";
 import type { Transport } from "./sending.ts";
 
 export { LocalFile, withLocalFiles } from "./code-values.ts";
@@ -18,23 +19,20 @@ export { LocalFile, withLocalFiles } from "./code-values.ts";
  * The programs of a request. `body` is without the transport's fields, with files as LocalFile; `baseUrl` ends in
  * `/v1`.
  */
-export function samplesOf(
-  body: Record<string, unknown>,
-  transport: Transport,
-  baseUrl: string,
-): { name: string; code: string }[] {
-  const given = [body, transport, baseUrl] as const;
+export function samplesOf(body: ApiObject, transport: Transport, baseUrl: string): { name: string; code: string }[] {
+  const request = { body, transport, baseUrl };
+  const program = asProgram(request);
   return [
-    { name: "curl", code: curl(...given) },
-    { name: "Python", code: python(...given) },
-    { name: "TypeScript", code: typescript(...given) },
-    { name: "Go", code: go(...given) },
+    { name: "curl", code: curl(request, program.loop !== undefined) },
+    { name: "Python", code: python(program) },
+    { name: "TypeScript", code: typescript(program) },
+    { name: "Go", code: go(program) },
   ];
 }
 
 /** A request as a command. A command has no loop: it says how a call is answered. */
-function curl(body: Record<string, unknown>, transport: Transport, baseUrl: string): string {
-  const json = written(overHttp(body, transport), {
+function curl(request: Request, hasCalls: boolean): string {
+  const json = written(overHttp(request), {
     string: (text) => JSON.stringify(text).replaceAll("'", "'\\''"),
     file: ({ name, type }) => `"data:${type};base64,'"$(base64 < ${shellWord(name)} | tr -d '\\n')"'"`,
     key: (name) => JSON.stringify(name).replaceAll("'", "'\\''"),
@@ -42,18 +40,14 @@ function curl(body: Record<string, unknown>, transport: Transport, baseUrl: stri
     indent: "  ",
     space: " ",
   });
-  return [
-    ...(transport === "socket" ? ["# curl speaks no WebSocket of this kind: the same as a stream."] : []),
-    ...(callLoopOf(body, transport) ? CALLS : []),
-    `curl ${transport === "whole" ? "" : "-N "}${baseUrl}/responses \\
+  const { transport, baseUrl } = request;
+  return `${transport === "socket" ? "# curl speaks no WebSocket of this kind: the same as a stream.\n" : ""}${hasCalls ? CALLS : ""}curl ${transport === "whole" ? "" : "-N "}${baseUrl}/responses \\
   -H "Authorization: Bearer $OPENAI_API_KEY" \\
   -H 'Content-Type: application/json' \\
-  -d '${json}'`,
-  ].join("\n");
+  -d '${json}'`;
 }
 
-const CALLS = [
-  "# The answer has an item of the type function_call. Send the same request again, with its result as the input:",
-  '#   "previous_response_id": "resp_…",',
-  '#   "input": [{"type": "function_call_output", "call_id": "call_…", "output": "the result"}]',
-];
+const CALLS = `# The answer has an item of the type function_call. Send the same request again, with its result as the input:
+#   "previous_response_id": "resp_…",
+#   "input": [{"type": "function_call_output", "call_id": "call_…", "output": "the result"}]
+`;

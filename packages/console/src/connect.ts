@@ -1,6 +1,5 @@
 import { html, nothing, render } from "lit-html";
-import type { ConnectSample } from "./connect-samples.ts";
-import { connectSamples } from "./connect-samples.ts";
+import { type ConnectSample, connectSamples } from "./connect-samples.ts";
 import { codeBlock } from "./late-views.ts";
 import { access, session } from "./session.ts";
 import type { View } from "./view.ts";
@@ -28,7 +27,7 @@ export function connectView(view: HTMLElement): View {
           <p class="note">Programs that speak OpenAI's Responses API can use this server. Give them its address, a key and the name of a model.</p>
         </div>
         <section class="card stack">
-          <div class="connect-facts">
+          <div class="columns">
             <div>
               <h2>Base URL</h2>
               ${codeBlock(baseUrl, "Address")}
@@ -40,7 +39,7 @@ export function connectView(view: HTMLElement): View {
           </div>
           <h2>Key</h2>
           <p>${keyTemplate()}</p>
-          <div class="connect-facts">${codeBlock(SHELL, "bash")} ${codeBlock(POWERSHELL, "PowerShell")}</div>
+          <div class="columns">${codeBlock(SHELL, "bash")} ${codeBlock(POWERSHELL, "PowerShell")}</div>
         </section>
         <nav class="sections" aria-label="Clients">
           ${samples.map(({ id, label }) => html`<a href=${`#/connect/${id}`} aria-current=${id === sample?.id ? "page" : nothing}>${label}</a>`)}

@@ -1,7 +1,7 @@
 import { html, nothing } from "lit-html";
 import type { Decision } from "../api-types.d.ts";
+import { scoresTable } from "./cards-table.ts";
 import { beginning, count } from "./format.ts";
-import { scoresTable } from "./scores-table.ts";
 
 /** The answers of a decision, with the probability of each option. */
 

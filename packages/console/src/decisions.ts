@@ -5,8 +5,7 @@ import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { Asking } from "./asking.ts";
 import { decisionAnswers } from "./decision-answers.ts";
-import type { Field } from "./fields.ts";
-import { fieldsTemplate, valuesIn } from "./fields.ts";
+import { type Field, fieldsTemplate, valuesIn } from "./fields.ts";
 import { readableJson } from "./format.ts";
 import { icon } from "./icons.ts";
 import { LongText } from "./long-text.ts";
@@ -26,10 +25,9 @@ interface Draft {
   options?: string[];
 }
 
-/** A question's number stays while other questions are added and removed. `begun`: what its fields had at first. */
+/** A question's number stays while other questions are added and removed. */
 interface Question {
   no: number;
-  begun: Draft;
   now: Draft;
 }
 
@@ -79,9 +77,9 @@ function inputForm(): Field[] {
 
 export function decisionsView(view: HTMLElement): View {
   let lastNo = 0;
-  let begun: { model?: string; input?: string; questions: Draft[] } = recall("decision") ?? { questions: [] };
-  let { model, input } = begun;
-  let questions = (begun.questions.length > 0 ? begun.questions : [{ kind: "predicate" as const }]).map(numbered);
+  const kept: { model?: string; input?: string; questions: Draft[] } = recall("decision") ?? { questions: [] };
+  let { model, input } = kept;
+  let questions = (kept.questions.length > 0 ? kept.questions : [{ kind: "predicate" as const }]).map(numbered);
   const asking = new Asking(
     draw,
     async (): Promise<{ body: ReturnType<typeof bodyOf>; decision: Decision; text: LongText }> => {
@@ -94,9 +92,9 @@ export function decisionsView(view: HTMLElement): View {
     },
   );
 
-  function numbered(begun: Draft): Question {
+  function numbered(now: Draft): Question {
     lastNo += 1;
-    return { no: lastNo, begun, now: begun };
+    return { no: lastNo, now };
   }
 
   function set(given: Question[]) {
@@ -120,7 +118,6 @@ export function decisionsView(view: HTMLElement): View {
   }
 
   function putInExample() {
-    begun = EXAMPLE;
     ({ input } = EXAMPLE);
     set(EXAMPLE.questions.map(numbered));
   }
@@ -130,11 +127,11 @@ export function decisionsView(view: HTMLElement): View {
     render(
       html`<div class="stack">
         <h1 class="unseen">Decisions</h1>
-        <div class="section-heading"><h2>Decisions</h2></div>
+        <div class="section-heading buttons spread"><h2>Decisions</h2></div>
         <p class="note">Questions about an input. The model answers each with one token, whose probabilities are the answer. Nothing is stored.</p>
         <div class="columns">
           <form class="card stack" @input=${typed} @submit=${asking.submit}>
-            ${fieldsTemplate(inputForm(), begun, "decision")}
+            ${fieldsTemplate(inputForm(), { model, input }, "decision")}
             ${repeat(questions, ({ no }) => no, questionTemplate)}
             <div class="buttons">
               ${asking.button("Ask", "Asking…")}
@@ -162,7 +159,7 @@ export function decisionsView(view: HTMLElement): View {
     const remove = () => set(questions.filter((each) => each.no !== question.no));
     return html`<fieldset class="decision-question">
       <legend>Question ${index + 1}</legend>
-      ${fieldsTemplate(questionForm(question), { [question.no]: question.begun }, "decision")}
+      ${fieldsTemplate(questionForm(question), { [question.no]: question.now }, "decision")}
       ${
         questions.length > 1
           ? html`<button type="button" class="action bare" title=${label} aria-label=${label} @click=${remove}>${icon("trash")}</button>`

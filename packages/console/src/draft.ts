@@ -1,5 +1,4 @@
-import type { Draft } from "./request-body.ts";
-import { emptyDraft } from "./request-body.ts";
+import { type Draft, emptyDraft } from "./request-body.ts";
 import { recall, remember, session } from "./session.ts";
 
 /** The request that the user is editing. A reload keeps it, except for tokens of MCP servers and large files. */

@@ -1,6 +1,5 @@
 import { createParser } from "eventsource-parser";
-import type { Call } from "./api.ts";
-import { ApiFault, call } from "./api.ts";
+import { ApiFault, type Call, call } from "./api.ts";
 import type { ApiObject } from "./json.ts";
 import { session } from "./session.ts";
 

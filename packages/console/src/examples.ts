@@ -1,6 +1,5 @@
 import { html } from "lit-html";
-import type { Draft } from "./request-body.ts";
-import { FUNCTION_EXAMPLE, SCHEMA_EXAMPLE } from "./request-body.ts";
+import { type Draft, FUNCTION_EXAMPLE, SCHEMA_EXAMPLE } from "./request-body.ts";
 
 /** Three example requests. The simulator answers each of them, and so does any model. */
 
@@ -20,7 +19,7 @@ const EXAMPLES: readonly { label: string; request: Partial<Draft> }[] = [
 export function examplesTemplate(ask: (request: Partial<Draft>) => void) {
   return html`<div class="empty stack">
     <p class="note">Ask something. The answer appears here as it comes. To begin with:</p>
-    <ul class="examples">
+    <ul class="stack tight">
       ${EXAMPLES.map(({ label, request }) => html`<li><button type="button" @click=${() => ask(request)}>${label}</button></li>`)}
     </ul>
   </div>`;

@@ -6,11 +6,12 @@ import type { ApiObject } from "./json.ts";
 
 /**
  * `list`: texts that commas separate. `lines`: texts, one a line. `others`: a JSON object with the values that no other
- * field has. `secret`: it is hidden until the user shows it. `time`: its value is in UTC, as `2026-11-30T05:30:00Z`.
+ * field has. `code`: JSON, of which the value is the text. `secret`: it is hidden until the user shows it. `time`: its
+ * value is in UTC, as `2026-11-30T05:30:00Z`.
  */
 type Kind =
   | ("text" | "url" | "secret" | "number" | "time" | "choice" | "check" | "checks")
-  | ("list" | "lines" | "long" | "json" | "others");
+  | ("list" | "lines" | "long" | "json" | "code" | "others");
 
 export interface Field {
   /** The name of its value. A dot leads into an inner object: `budget.usd`. */
@@ -22,6 +23,10 @@ export interface Field {
   options?: readonly (readonly [value: string, label: string])[];
   placeholder?: string;
   note?: string;
+  /** A text that a button puts into the empty field. */
+  example?: string;
+  /** Values that the user may choose instead of typing one. */
+  suggestions?: readonly string[];
   isRequired?: boolean;
   min?: number;
   max?: number;
@@ -41,55 +46,79 @@ export interface Step {
 export type Form = readonly (Field | Step)[];
 
 /** Kinds that need the whole width of a form. */
-const WIDE: ReadonlySet<Kind> = new Set(["checks", "list", "lines", "long", "json", "others"]);
+const WIDE: ReadonlySet<Kind> = new Set(["checks", "list", "lines", "long", "json", "code", "others"]);
+
+/** Kinds that are written as code. */
+const CODE: ReadonlySet<Kind> = new Set(["json", "code", "others"]);
+
+/** A fault of a field, by its name. */
+export interface FieldFault {
+  field: string;
+  message: string;
+}
 
 /** @param prefix starts the ids of the controls: a page may have several forms */
-export function fieldsTemplate(form: Form, values: ApiObject = {}, prefix: string = "field") {
+export function fieldsTemplate(form: Form, values: object = {}, prefix: string = "field", fault?: FieldFault) {
   const template = (each: Field | Step): unknown =>
     "fields" in each
       ? html`<details class="whole-width"><summary>${each.title}</summary><div class="fields">${each.fields.map(template)}</div></details>`
-      : fieldTemplate(each, each.kind === "others" ? otherValues(form, values) : memberOf(values, each.name), prefix);
+      : fieldTemplate(
+          each,
+          each.kind === "others" ? otherValues(form, values) : memberOf(values, each.name),
+          `${prefix}-${each.name}`,
+          fault?.field === each.name ? fault.message : "",
+        );
   return html`<div class="fields">${form.map(template)}</div>`;
 }
 
-function fieldTemplate(field: Field, value: unknown, prefix: string) {
-  const { name, label, kind = "text", options = [], note } = field;
-  const id = `${prefix}-${name}`;
+function fieldTemplate(field: Field, value: unknown, id: string, fault: string) {
+  const { name, label, kind = "text", options = [], note, example } = field;
   if (kind === "check")
     return html`<div class="whole-width"><label class="check"><input id=${id} type="checkbox" name=${name} .checked=${value === true} /> ${label}</label> ${note ? html`<span class="note">${note}</span>` : nothing}</div>`;
   if (kind === "checks") {
     const given = (value as string[] | undefined) ?? [];
-    return html`<fieldset class="whole-width"><legend>${label}</legend><div class="checks">
-      ${options.map(([each, text]) => html`<label class="check"><input type="checkbox" name=${name} value=${each} .checked=${given.includes(each)} /> ${text}</label>`)}
+    return html`<fieldset class="whole-width"><legend>${label}</legend><div class="buttons choices">
+      ${options.map(([each, text]) => html`<label class="check"><input type="checkbox" name=${name} value=${each} .checked=${given.includes(each)} /> <bdi class="file-name">${text}</bdi></label>`)}
     </div></fieldset>`;
   }
   return html`<div class=${WIDE.has(kind) ? "whole-width" : ""}>
     <label for=${id}>${label}</label>
-    ${controlTemplate(id, field, value)}
+    ${controlTemplate(id, field, value, fault)}
+    ${fault ? html`<p class="fault" dir="auto" id="${id}-fault" role="alert">${fault}</p>` : nothing}
     ${note ? html`<p class="note">${note}</p>` : nothing}
+    ${example && !value ? html`<button type="button" class="plain" @click=${() => putIn(id, example)}>Put in an example</button>` : nothing}
   </div>`;
 }
 
-function controlTemplate(id: string, field: Field, value: unknown) {
-  const { name, kind = "text", options = [], placeholder = "", isRequired = false, min, max, step, maxLength } = field;
+function putIn(id: string, text: string) {
+  const control = document.getElementById(id) as HTMLTextAreaElement;
+  control.value = text;
+  control.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+function controlTemplate(id: string, field: Field, value: unknown, fault: string) {
+  const { name, kind = "text", options = [], placeholder = "", isRequired = false } = field;
+  const { min, max, step, maxLength, suggestions } = field;
   const text = textOf(kind, value);
   const attribute = (given: unknown) => given ?? nothing;
   switch (kind) {
     case "choice":
-      return html`<select id=${id} name=${name} ?required=${isRequired}>${options.map(([each, label]) => html`<option value=${each} ?selected=${each === text}>${label}</option>`)}</select>`;
+      return html`<select id=${id} name=${name} ?required=${isRequired}>${options.map(([each, label]) => html`<option value=${each} .selected=${each === text}>${label}</option>`)}</select>`;
     case "lines":
     case "long":
     case "json":
+    case "code":
     case "others":
-      return html`<textarea dir="auto" id=${id} name=${name} class=${kind === "json" || kind === "others" ? "code" : ""} rows="2" spellcheck="false" placeholder=${placeholder} ?required=${isRequired} .value=${text}></textarea>`;
+      return html`<textarea dir="auto" id=${id} name=${name} class=${CODE.has(kind) ? "code" : ""} rows="2" aria-invalid=${fault ? "true" : nothing} aria-describedby=${fault ? `${id}-fault` : nothing} spellcheck="false" placeholder=${placeholder} ?required=${isRequired} .value=${text}></textarea>`;
     case "number":
       return html`<input id=${id} name=${name} type="number" min=${min ?? 0} max=${attribute(max)} step=${attribute(step)} inputmode="decimal" placeholder=${placeholder} ?required=${isRequired} .value=${text} />`;
     case "time":
       return html`<input id=${id} name=${name} type="datetime-local" step="1" .value=${text} />`;
     case "secret":
-      return html`<span class="secret"><input dir="auto" id=${id} name=${name} type="password" autocomplete="off" spellcheck="false" placeholder=${placeholder} .value=${text} />${showButton()}</span>`;
+      return html`<span class="secret"><input dir="auto" id=${id} name=${name} type="password" autocomplete="off" spellcheck="false" placeholder=${placeholder} ?required=${isRequired} .value=${text} />${showButton()}</span>`;
     default:
-      return html`<input dir="auto" id=${id} name=${name} type=${kind === "url" ? "url" : "text"} autocomplete="off" spellcheck="false" maxlength=${attribute(maxLength)} pattern=${attribute(field.pattern?.[0])} title=${attribute(field.pattern?.[1])} placeholder=${placeholder} ?required=${isRequired} .value=${text} />`;
+      return html`<input dir="auto" id=${id} name=${name} type=${kind === "url" ? "url" : "text"} autocomplete="off" spellcheck="false" maxlength=${attribute(maxLength)} pattern=${attribute(field.pattern?.[0])} title=${attribute(field.pattern?.[1])} placeholder=${placeholder} ?required=${isRequired} list=${suggestions ? `${id}-list` : nothing} .value=${text} />
+        ${suggestions ? html`<datalist id="${id}-list">${suggestions.map((each) => html`<option value=${each}></option>`)}</datalist>` : nothing}`;
   }
 }
 
@@ -100,23 +129,6 @@ function textOf(kind: Kind, value: unknown) {
   return typeof value === "object" ? JSON.stringify(value, null, 2) : String(value);
 }
 
-/** The values of a form in a line: `Weight: 1 · Models: qwen3`. */
-export function valuesInWords(form: Form, values: ApiObject): string {
-  const entries = fieldsIn(form).flatMap(({ name, label, kind, options }): [string, unknown][] => {
-    if (kind === "others") return Object.entries(otherValues(form, values) ?? {});
-    const value = memberOf(values, name);
-    return [[label, options?.find(([each]) => each === value)?.[1] ?? value]];
-  });
-  const isGiven = ([, value]: [string, unknown]) => value != null && value !== "" && value !== false;
-  return entries.filter(isGiven).map(entryInWords).join(" · ") || "none";
-}
-
-function entryInWords([label, value]: [string, unknown]) {
-  if (value === true) return label;
-  if (Array.isArray(value)) return `${label}: ${value.join(", ") || "nothing"}`;
-  return `${label}: ${typeof value === "object" ? JSON.stringify(value) : value}`;
-}
-
 /** A moment as a control has it: in this browser's zone, to the second. */
 function localTime(date: Date) {
   if (Number.isNaN(date.getTime())) return "";
@@ -124,18 +136,18 @@ function localTime(date: Date) {
 }
 
 /** A member of an object, or of an object in it. */
-function memberOf(values: ApiObject, name: string): unknown {
+export function memberOf(values: ApiObject, name: string): unknown {
   const [first = "", inner] = name.split(".");
   return inner === undefined ? values[first] : values[first]?.[inner];
 }
 
-function otherValues(form: Form, values: ApiObject): ApiObject | undefined {
+export function otherValues(form: Form, values: ApiObject): ApiObject | undefined {
   const known = new Set(fieldsIn(form).map(({ name }) => name.split(".")[0]));
   const others = Object.entries(values).filter(([name, value]) => !known.has(name) && value != null);
   return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
-function fieldsIn(form: Form): Field[] {
+export function fieldsIn(form: Form): Field[] {
   return form.flatMap((each) => ("fields" in each ? fieldsIn(each.fields) : each));
 }
 

@@ -5,9 +5,8 @@ import { callJson } from "./api.ts";
 import { namedId } from "./cards-table.ts";
 import { count, moment, size } from "./format.ts";
 import { statusTag } from "./item-view.ts";
-import { partsOf } from "./list-and-one.ts";
-import type { Resource } from "./resource.ts";
-import { partOf } from "./resource.ts";
+import { partsOf, sectionLinks } from "./list-and-one.ts";
+import { partOf, type Resource } from "./resource.ts";
 import { saveFile } from "./save.ts";
 import { storeFiles } from "./store-files.ts";
 import { storeSearch } from "./store-search.ts";
@@ -151,13 +150,14 @@ const STORES: Resource<VectorStore> = {
 
 export function filesView(view: HTMLElement): View {
   const part = ([section, id]: string[]) => (section === "stores" ? partOf(STORES, id) : partOf(FILES, undefined));
-  return partsOf(view, "Files", part, navigation);
-}
-
-function navigation([section]: string[]) {
-  const isStores = section === "stores";
-  return html`<nav class="sections" aria-label="Sections">
-    <a href="#/files" aria-current=${isStores ? "false" : "page"}>Files</a>
-    <a href="#/files/stores" aria-current=${isStores ? "page" : "false"}>Vector stores</a>
-  </nav>`;
+  const links = ([section = ""]: string[]) =>
+    sectionLinks(
+      "files",
+      [
+        ["", "Files"],
+        ["stores", "Vector stores"],
+      ],
+      section,
+    );
+  return partsOf(view, "Files", part, links);
 }

@@ -6,7 +6,8 @@ export function count(value: number | null | undefined) {
   return value == null ? "–" : number.format(value);
 }
 
-export function duration(milliseconds: number) {
+export function duration(milliseconds: number | null | undefined) {
+  if (milliseconds == null) return "–";
   if (milliseconds < 1_000) return `${Math.round(milliseconds)} ms`;
   const seconds = milliseconds / 1_000;
   if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;

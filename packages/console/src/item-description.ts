@@ -43,7 +43,7 @@ export interface Description {
 const KINDS: Record<string, (item: Item) => Omit<Description, "status">> = {
   message: (item) => ({
     kind: item.role === "assistant" ? "answer" : "input",
-    title: roleName(item.role),
+    title: ROLES[item.role] ?? (text(item.role) || "Message"),
     name: item.phase === "commentary" ? "commentary" : undefined,
     isMarkdown: item.role === "assistant",
     ...contentOf(item.content),
@@ -53,103 +53,77 @@ const KINDS: Record<string, (item: Item) => Omit<Description, "status">> = {
     title: "Reasoning",
     isFolded: true,
     parts: [
-      ...list(item.summary).map((part, index) => ({
-        key: `summary:${index}`,
-        label: "Summary",
-        text: text(part.text),
-      })),
+      ...list(item.summary).map((part, at) => ({ key: `summary:${at}`, label: "Summary", text: text(part.text) })),
       ...list(item.content).map((part, index) => ({ key: `content:${index}`, text: text(part.text) })),
       ...(item.encrypted_content
         ? [{ key: "sealed", label: "Encrypted", text: text(item.encrypted_content), isCode: true }]
         : []),
     ],
   }),
-  function_call: (item) => ({
-    kind: "call",
-    title: "Function call",
-    name: item.namespace ? `${item.namespace}.${item.name}` : item.name,
-    parts: [code("arguments", "Arguments", item.arguments)],
-  }),
-  custom_tool_call: (item) => ({
-    kind: "call",
-    title: "Custom tool call",
-    name: item.name,
-    parts: [code("arguments", "Input", item.input)],
-  }),
+  function_call: ({ namespace, name, arguments: args }) =>
+    call("Function call", namespace ? `${namespace}.${name}` : name, code("arguments", "Arguments", args)),
+  custom_tool_call: ({ name, input }) => call("Custom tool call", name, code("arguments", "Input", input)),
   function_call_output: outputOf,
   custom_tool_call_output: outputOf,
-  mcp_call: (item) => ({
-    kind: "call",
-    title: "MCP call",
-    name: `${item.server_label}.${item.name}`,
-    parts: [
-      code("arguments", "Arguments", item.arguments),
-      ...(item.output == null ? [] : [code("output", "Output", item.output)]),
-      ...(item.error == null ? [] : [code("error", "Error", written(item.error))]),
-    ],
-  }),
+  mcp_call: ({ server_label: server, name, arguments: args, output, error }) =>
+    call(
+      "MCP call",
+      `${server}.${name}`,
+      code("arguments", "Arguments", args),
+      output != null && code("output", "Output", output),
+      error != null && code("error", "Error", written(error)),
+    ),
   mcp_list_tools: (item) => ({
     kind: "tools",
     title: "Tools of an MCP server",
     name: `${item.server_label}: ${list(item.tools).length}`,
     isFolded: true,
     parts: [
-      ...list(item.tools).map((tool, index) => ({
-        key: `tool:${index}`,
+      ...list(item.tools).map((tool, at) => ({
+        key: `tool:${at}`,
         label: text(tool.name),
         text: text(tool.description),
       })),
       ...(item.error == null ? [] : [code("error", "Error", written(item.error))]),
     ],
   }),
-  mcp_approval_request: (item) => ({
-    kind: "call",
-    title: "Asks for approval",
-    name: `${item.server_label}.${item.name}`,
-    parts: [code("arguments", "Arguments", item.arguments)],
-  }),
+  mcp_approval_request: ({ server_label: server, name, arguments: args }) =>
+    call("Asks for approval", `${server}.${name}`, code("arguments", "Arguments", args)),
   mcp_approval_response: (item) => ({
     kind: "input",
     title: item.approve ? "Approved" : "Denied",
     parts: item.reason ? [{ key: "reason", text: text(item.reason) }] : [],
   }),
-  web_search_call: (item) => ({
-    kind: "call",
-    title: "Web search",
-    name: item.action?.type,
-    parts: item.action ? [code("action", "Action", written({ ...item.action, sources: undefined }))] : [],
-    links: list(item.action?.sources).map(({ url }) => ({ href: text(url), label: text(url) })),
+  web_search_call: ({ action }) => ({
+    ...call("Web search", action?.type, action && code("action", "Action", written({ ...action, sources: undefined }))),
+    links: list(action?.sources).map(({ url }) => ({ href: text(url), label: text(url) })),
   }),
   file_search_call: (item) => ({
-    kind: "call",
-    title: "File search",
-    parts: [code("queries", "Queries", strings(item.queries).join("\n"))],
+    ...call("File search", undefined, code("queries", "Queries", strings(item.queries).join("\n"))),
     found: list(item.results).map(({ filename, file_id: id, score, text: passage }) => ({
       filename: text(filename) || text(id),
       score: typeof score === "number" ? score.toFixed(3) : "–",
       text: text(passage),
     })),
   }),
-  image_generation_call: (item) => ({
-    kind: "call",
-    title: "Image",
-    name: item.size,
-    parts: [
-      ...(item.revised_prompt ? [{ key: "prompt", label: "Prompt", text: text(item.revised_prompt) }] : []),
-      ...(item.error ? [code("error", "Error", text(item.error.message))] : []),
-    ],
-    images: item.result ? [`data:image/${text(item.output_format) || "png"};base64,${item.result}`] : [],
+  image_generation_call: ({ size, revised_prompt: prompt, error, result, output_format: format }) => ({
+    ...call(
+      "Image",
+      size,
+      prompt && { key: "prompt", label: "Prompt", text: text(prompt) },
+      error && code("error", "Error", text(error.message)),
+    ),
+    images: result ? [`data:image/${text(format) || "png"};base64,${result}`] : [],
   }),
-  code_interpreter_call: (item) => ({
-    kind: "call",
-    title: "Python",
-    parts: [
+  code_interpreter_call: (item) =>
+    call(
+      "Python",
+      undefined,
       code("arguments", "Code", item.code),
       ...list(item.outputs).map((output, index) =>
         code(`output:${index}`, "Output", typeof output.logs === "string" ? output.logs : written(output)),
       ),
-    ],
-  }),
+    ),
 };
 
 /** The parts of an item that the page shows. An item of an unknown kind is shown as JSON. */
@@ -168,25 +142,16 @@ export function describe(item: Item): Description {
   };
 }
 
-function roleName(role: unknown) {
-  return role === "assistant"
-    ? "Assistant"
-    : role === "user"
-      ? "You"
-      : role === "system"
-        ? "System"
-        : text(role) || "Message";
+const ROLES: Record<string, string> = { assistant: "Assistant", user: "You", system: "System" };
+
+/** A call of a tool. @param parts those that it has */
+function call(title: string, name: string | undefined, ...parts: (Part | false | undefined | null | "")[]) {
+  return { kind: "call", title, name, parts: parts.filter((part) => !!part) };
 }
 
 function outputOf(item: Item): Omit<Description, "status"> {
   const { parts, ...rest } = contentOf(item.output);
-  return {
-    kind: "call",
-    title: "Output of a call",
-    name: item.call_id,
-    ...rest,
-    parts: parts.map((part) => ({ ...part, isCode: true })),
-  };
+  return { ...rest, ...call("Output of a call", item.call_id, ...parts.map((part) => ({ ...part, isCode: true }))) };
 }
 
 /** The parts of a message, or of an output: text, or a list. */
@@ -204,12 +169,8 @@ function contentOf(content: unknown) {
       if (url.startsWith("data:image/")) images.push(url);
       else parts.push({ key, label: "Image", text: url, isCode: true });
     } else if (part.type === "input_file") {
-      parts.push({
-        key,
-        label: "File",
-        text: text(part.filename) || text(part.file_id) || text(part.file_url),
-        isCode: true,
-      });
+      const name = text(part.filename) || text(part.file_id) || text(part.file_url);
+      parts.push({ key, label: "File", text: name, isCode: true });
     } else if (part.type === "refusal") parts.push({ key, label: "Refusal", text: text(part.refusal) });
     else if (typeof part.text === "string") parts.push({ key, text: part.text });
     else parts.push({ key, label: text(part.type), text: written(part), isCode: true });

@@ -1,11 +1,9 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.ts";
-import type { Around, Citation } from "./citations.ts";
-import { Sources } from "./citations.ts";
+import { type Around, type Citation, Sources } from "./citations.ts";
 import { messageOf } from "./dialogs.ts";
 import { beginning, duration, isWebPage } from "./format.ts";
-import type { Item, Part } from "./item-description.ts";
-import { describe } from "./item-description.ts";
+import { describe, type Item, type Part } from "./item-description.ts";
 import { LongText } from "./long-text.ts";
 import { MarkdownText } from "./markdown-text.ts";
 import { passageText } from "./passage.ts";
@@ -134,7 +132,7 @@ export class ItemView {
     const { title, name, status, kind, parts, isFolded = false, isMarkdown = false, ...rest } = describe(this.#item);
     const { links = [], files = [], citations = [], found = [] } = rest;
     const images = [...(rest.images ?? [])];
-    this.element.className = `item item-${kind}`;
+    this.element.className = `item stack item-${kind}`;
     const shown = [...parts];
     if (this.#output) {
       const output = describe(this.#output);
@@ -153,7 +151,7 @@ export class ItemView {
       ${this.#timeTemplate(kind)}
       ${
         isMarkdown && (this.#isRaw || [...this.#texts.values()].some((each) => each instanceof MarkdownText))
-          ? html`<button type="button" class="plain raw-switch" aria-pressed=${this.#isRaw} @click=${this.#toggleRaw}>As written</button>`
+          ? html`<button type="button" class="plain" aria-pressed=${this.#isRaw} @click=${this.#toggleRaw}>As written</button>`
           : nothing
       }`;
     const body = html`
@@ -161,8 +159,8 @@ export class ItemView {
       ${this.#sources.element}
       ${found.slice(0, MAX_LINKS).map(foundTemplate)}
       ${images.map((url) => html`<img class="item-image" src=${url} alt="Image" />`)}
-      ${links.length > 0 ? html`<ul class="links">${links.slice(0, MAX_LINKS).map(linkTemplate)}</ul>` : nothing}
-      ${files.length > 0 ? html`<ul class="links">${files.slice(0, MAX_LINKS).map(fileTemplate)}</ul>` : nothing}
+      ${links.length > 0 ? html`<ul class="with-markers">${links.slice(0, MAX_LINKS).map(linkTemplate)}</ul>` : nothing}
+      ${files.length > 0 ? html`<ul class="with-markers">${files.slice(0, MAX_LINKS).map(fileTemplate)}</ul>` : nothing}
       ${links.length > MAX_LINKS ? html`<p class="note">and ${links.length - MAX_LINKS} more</p>` : nothing}
     `;
     render(
@@ -205,7 +203,7 @@ export class ItemView {
 }
 
 function foundTemplate({ filename, score, text: passage }: { filename: string; score: string; text: string }) {
-  return html`<details class="found-passage">
+  return html`<details>
     <summary><bdi class="file-name">${filename}</bdi> <span class="tag">score ${score}</span></summary>
     ${passageText(passage, [])}
   </details>`;

@@ -1,8 +1,7 @@
 import { html, nothing } from "lit-html";
 import type { Moderation } from "../api-types.d.ts";
+import { type Score, scoresTable } from "./cards-table.ts";
 import type { ApiObject, Parsed } from "./json.ts";
-import type { Score } from "./scores-table.ts";
-import { scoresTable } from "./scores-table.ts";
 
 /** A guard's judgement: whether it flags a text, and the score of each category. */
 

@@ -1,5 +1,5 @@
 import type { Field, Form } from "./fields.ts";
-import { valuesInWords } from "./fields.ts";
+import { valuesInWords } from "./fields-in-words.ts";
 import type { ApiObject } from "./json.ts";
 
 /** The limits of a key or a tenant, as fields of a form (docs/keys.md). Common limits have a field each, all others are edited as JSON. */

@@ -10,21 +10,31 @@ export interface Part {
   hide?: () => void;
 }
 
+export function partElement() {
+  const element = document.createElement("div");
+  element.className = "stack";
+  return element;
+}
+
 /**
  * @param part makes the part of a path
  * @param navigation the template of what leads to the other parts
+ * @param isKept whether a part stays as it is while another one is shown
  */
 export function partsOf(
   view: HTMLElement,
   title: string,
   part: (path: string[]) => Part,
   navigation: (path: string[]) => unknown = () => nothing,
+  isKept = false,
 ): View {
+  const made = new Map<string, Part>();
   let shown: { address: string; part: Part } | undefined;
 
   function leave() {
     shown?.part.hide?.();
     shown = undefined;
+    if (!isKept) made.clear();
   }
 
   return {
@@ -32,7 +42,8 @@ export function partsOf(
       const address = path.join("/");
       if (shown?.address !== address) {
         leave();
-        shown = { address, part: part(path) };
+        shown = { address, part: made.get(address) ?? part(path) };
+        made.set(address, shown.part);
       }
       render(
         html`<div class="stack"><h1 class="unseen">${title}</h1>${navigation(path)} ${shown.part.element}</div>`,
@@ -41,8 +52,22 @@ export function partsOf(
       shown.part.show(query);
     },
     hide: () => shown?.part.hide?.(),
-    signedIn: leave,
+    signedIn() {
+      leave();
+      made.clear();
+    },
   };
+}
+
+/** Links to the parts of a view. @param links the address of each below the view's, and its name */
+export function sectionLinks(
+  view: string,
+  links: readonly (readonly [address: string, label: string])[],
+  shown: string,
+) {
+  return html`<nav class="sections" aria-label="Sections">
+    ${links.map(([address, label]) => html`<a href=${`#/${view}${address && `/${address}`}`} aria-current=${address === shown ? "page" : nothing}>${label}</a>`)}
+  </nav>`;
 }
 
 /** Named figures, such as counts and times. */

@@ -1,3 +1,4 @@
+import { html, nothing, render } from "lit-html";
 import { count } from "./format.ts";
 import { copy, download } from "./save.ts";
 
@@ -8,7 +9,7 @@ import { copy, download } from "./save.ts";
  */
 
 /** Characters that are shown at first and added with each click on "more". */
-const FIRST = 20_000;
+export const FIRST = 20_000;
 const MORE = 100_000;
 
 /** Characters of one text node. Appending to a long node lays out the whole node again. */
@@ -52,10 +53,10 @@ export class LongText {
   /** The first piece that is not shown completely, and its offset in the text. */
   #next = { piece: 0, offset: 0 };
   #pre = document.createElement("pre");
-  #more: HTMLElement | undefined;
+  #more = document.createElement("div");
   #fileName;
   /** In ascending order. */
-  #inserts: Insert[] = [];
+  #inserts: readonly Insert[] = [];
   /** The number of inserts on the page. */
   #inserted = 0;
 
@@ -67,7 +68,7 @@ export class LongText {
     this.#fileName = fileName;
     this.element.className = "long-text";
     this.#pre.dir = dir;
-    this.element.append(this.#pre);
+    this.element.append(this.#pre, this.#more);
     if (text !== "") this.append(text);
   }
 
@@ -89,10 +90,8 @@ export class LongText {
 
   /** Sets the elements that are inserted into the text. */
   insert(inserts: readonly Insert[]) {
-    const isSame = ({ at, element }: Insert, index: number) =>
-      this.#inserts[index]?.at === at && this.#inserts[index]?.element === element;
-    const sorted = inserts.toSorted((one, other) => one.at - other.at);
-    if (sorted.length === this.#inserts.length && sorted.every(isSame)) return;
+    const sorted = sortedInserts(inserts, this.#inserts);
+    if (!sorted) return;
     this.#inserts = sorted;
     this.#drawAnew();
   }
@@ -126,7 +125,11 @@ export class LongText {
       if (this.#next.offset >= piece.length) this.#next = { piece: this.#next.piece + 1, offset: 0 };
     }
     if (this.#shown === this.length) this.#insertUpTo(Number.POSITIVE_INFINITY);
-    this.#drawMore();
+    const more = (by: number) => {
+      this.#limit += by;
+      this.draw();
+    };
+    drawMore(this.#more, this.#shown, this.length, more, () => this.text(), this.#fileName);
   }
 
   #insertUpTo(at: number) {
@@ -152,41 +155,36 @@ export class LongText {
     }
     this.#shown += part.length;
   }
-
-  #drawMore() {
-    const hidden = this.length - this.#shown;
-    if (hidden === 0) {
-      this.#more?.remove();
-      this.#more = undefined;
-      return;
-    }
-    this.#more ??= this.#makeMore();
-    const [said] = this.#more.children;
-    if (said) said.textContent = `${count(this.#shown)} of ${count(this.length)} characters shown.`;
-  }
-
-  #makeMore() {
-    const line = document.createElement("p");
-    line.className = "more note buttons";
-    line.append(
-      document.createElement("span"),
-      button(`Show ${count(MORE)} more`, () => {
-        this.#limit += MORE;
-        this.draw();
-      }),
-      button("Copy all", (event) => void copy(event, this.text())),
-      button("Save all", () => download(this.#fileName, this.#pieces)),
-    );
-    this.element.append(line);
-    return line;
-  }
 }
 
-function button(label: string, onClick: (event: MouseEvent) => void) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.className = "plain";
-  made.textContent = label;
-  made.addEventListener("click", onClick);
-  return made;
+/** The inserts in their order; undefined if they are those of before. */
+export function sortedInserts(inserts: readonly Insert[], before: readonly Insert[]): Insert[] | undefined {
+  const sorted = inserts.toSorted((one, other) => one.at - other.at);
+  const isSame = ({ at, element }: Insert, index: number) =>
+    before[index]?.at === at && before[index]?.element === element;
+  return sorted.length === before.length && sorted.every(isSame) ? undefined : sorted;
+}
+
+/** Draws the line below a text of which only the beginning is shown, with what can be done with the rest. */
+export function drawMore(
+  element: HTMLElement,
+  shown: number,
+  length: number,
+  more: (by: number) => void,
+  text: () => string,
+  fileName: string,
+) {
+  const button = (label: string, press: (event: Event) => void) =>
+    html`<button type="button" class="plain" @click=${press}>${label}</button>`;
+  render(
+    shown === length
+      ? nothing
+      : html`<p class="more note buttons">
+          <span>${count(shown)} of ${count(length)} characters shown.</span>
+          ${button(`Show ${count(MORE)} more`, () => more(MORE))}
+          ${button("Copy all", (event) => void copy(event, text()))}
+          ${button("Save all", () => download(fileName, text()))}
+        </p>`,
+    element,
+  );
 }

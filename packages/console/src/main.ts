@@ -5,8 +5,7 @@ import { chatView } from "./chat-view.ts";
 import { faultNotice } from "./dialogs.ts";
 import { icon } from "./icons.ts";
 import { closeOutside } from "./menu.ts";
-import type { Who } from "./session.ts";
-import { access, assumeUser, forgetEverything, session } from "./session.ts";
+import { access, assumeUser, forgetEverything, session, type Who } from "./session.ts";
 import { askForKey, identify, returnFromIssuer } from "./sign-in.ts";
 import { applyTheme, chooseTheme, theme } from "./theme.ts";
 import type { Route, View } from "./view.ts";
@@ -120,7 +119,7 @@ function drawBar() {
       <nav aria-label="Views">
         ${seen.map(link)}
         <details class="menu" @toggle=${closeOutside} ?hidden=${inMenu.length === 0}>
-          <summary class="views-menu ${current === undefined ? "" : "current"}">${icon("menu")} ${current ?? "More"}</summary>
+          <summary class=${current === undefined ? "" : "current"}>${icon("menu")} ${current ?? "More"}</summary>
           <div class="menu-items card">${inMenu.map(link)}</div>
         </details>
       </nav>
@@ -262,7 +261,7 @@ function start() {
 
 function showUnusable(error: ApiFault) {
   render(
-    html`<div class="unusable">
+    html`<div class="unusable stack">
       <h1>This server cannot be used</h1>
       <p role="alert">${error.message}</p>
       <button class="primary" type="button" @click=${() => location.reload()}>Try again</button>

@@ -1,22 +1,14 @@
-import { html, nothing, render } from "lit-html";
-import { count } from "./format.ts";
+import { html, render } from "lit-html";
 import { codeBlock } from "./late-views.ts";
-import type { Insert } from "./long-text.ts";
-import { drawSoon } from "./long-text.ts";
-import type { Token } from "./markdown-tokens.ts";
-import { blocksOf, fenceOf, loadMarkdown, readsMarkdown } from "./markdown-tokens.ts";
+import { drawMore, drawSoon, FIRST, type Insert, sortedInserts } from "./long-text.ts";
+import { blocksOf, fenceOf, loadMarkdown, readsMarkdown, type Token } from "./markdown-tokens.ts";
 import { blockTemplate, markOf, withoutMarks } from "./markdown-view.ts";
-import { copy, download } from "./save.ts";
 
 /**
  * An answer in Markdown that may still be growing. Blocks that no further text can change are made once. Only the last
  * block is parsed again as it grows. A code block that is still open is not parsed again. The page shows the beginning,
  * and more when the user asks for it, like a `LongText`.
  */
-
-/** Characters that are shown at first and added with each click on "more". */
-const FIRST = 20_000;
-const MORE = 100_000;
 
 /** At this length a block ends, and the rest becomes a paragraph of its own. */
 const MAX_OPEN = 8_000;
@@ -70,12 +62,8 @@ export class MarkdownText {
 
   /** Sets the elements that are inserted into the text. */
   insert(inserts: readonly Insert[]) {
-    const sorted = inserts.toSorted((one, other) => one.at - other.at);
-    const isSame = sorted.every(({ at, element }, index) => {
-      const known = this.#inserts[index];
-      return known?.at === at && known.element === element;
-    });
-    if (isSame && sorted.length === this.#inserts.length) return;
+    const sorted = sortedInserts(inserts, this.#inserts);
+    if (!sorted) return;
     this.#inserts = sorted;
     this.#drawAnew();
   }
@@ -109,7 +97,11 @@ export class MarkdownText {
         for (const block of open.splice(0)) this.#settle(block);
       this.#drawOpen(open.map((block) => blockTemplate(block, this.#insertOf)));
     }
-    this.#drawMore();
+    const more = (by: number) => {
+      this.#limit += by;
+      this.draw();
+    };
+    drawMore(this.#more, end, this.#text.length, more, () => this.#text, this.#fileName);
   }
 
   #drawOpen(template: unknown) {
@@ -139,30 +131,6 @@ export class MarkdownText {
   }
 
   #insertOf = (number: number) => this.#inserts[number]?.element;
-
-  #drawMore() {
-    const hidden = this.#text.length - Math.min(this.#text.length, this.#limit);
-    render(
-      hidden === 0
-        ? nothing
-        : html`<p class="more note buttons">
-            <span>${count(this.#text.length - hidden)} of ${count(this.#text.length)} characters shown.</span>
-            <button
-              type="button"
-              class="plain"
-              @click=${() => {
-                this.#limit += MORE;
-                this.draw();
-              }}
-            >
-              Show ${count(MORE)} more
-            </button>
-            <button type="button" class="plain" @click=${(event: Event) => void copy(event, this.#text)}>Copy all</button>
-            <button type="button" class="plain" @click=${() => download(this.#fileName, [this.#text])}>Save all</button>
-          </p>`,
-      this.#more,
-    );
-  }
 }
 
 /**

@@ -2,15 +2,12 @@ import { html, nothing } from "lit-html";
 import { isWebPage } from "./format.ts";
 import type { Parsed } from "./json.ts";
 import { codeBlock, formula } from "./late-views.ts";
-import type { Token as TokenOfMarkdownTokens } from "./markdown-tokens.ts";
-import { decoded } from "./markdown-tokens.ts";
+import { decoded, type Token } from "./markdown-tokens.ts";
 
 /**
  * Tokens of Markdown as templates. A model's text becomes the text of the elements listed here, and links to web pages.
  * HTML in the text is shown as text, and no image is loaded.
  */
-
-export type Token = TokenOfMarkdownTokens;
 
 /** The element that replaces the mark with this number */
 export type Inserts = (number: number) => Element | undefined;

@@ -49,7 +49,7 @@ export function moderationView(view: HTMLElement): View {
     render(
       html`<div class="stack">
         <h1 class="unseen">Moderation</h1>
-        <div class="section-heading"><h2>Moderation</h2></div>
+        <div class="section-heading buttons spread"><h2>Moderation</h2></div>
         ${hasGuard() ? formTemplate() : NO_GUARD} ${guard.fault}
         ${results.map(
           (each) => html`<section class="card stack">
@@ -65,7 +65,7 @@ export function moderationView(view: HTMLElement): View {
   function formTemplate() {
     return html`<form class="card stack" @submit=${guard.submit}>
       ${fieldsTemplate([{ name: "text", label: "Text", kind: "long", isRequired: images.length === 0 }], {}, "moderation")}
-      ${images.length > 0 ? html`<ul class="attachments" aria-label="Images">${images.map(imageTemplate)}</ul>` : nothing}
+      ${images.length > 0 ? html`<ul class="attachments buttons" aria-label="Images">${images.map(imageTemplate)}</ul>` : nothing}
       <div class="buttons">
         ${guard.button("Judge", "Judging…")}
         <label class="button" for="moderation-images">Add images</label>

@@ -1,15 +1,13 @@
 import { html, nothing, render } from "lit-html";
 import type { Configuration as ApiConfiguration } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
-import type { KindName } from "./configuration-forms.ts";
-import { entriesOf, KINDS } from "./configuration-forms.ts";
-import { valuesInWords } from "./fields.ts";
+import { entriesOf, KINDS, type KindName } from "./configuration-forms.ts";
+import { valuesInWords } from "./fields-in-words.ts";
 import type { ApiObject } from "./json.ts";
+import { type Part, partElement } from "./list-and-one.ts";
 import type { Question } from "./question.ts";
-import type { Resource } from "./resource.ts";
-import { ResourceList } from "./resource.ts";
+import { type Resource, ResourceList } from "./resource.ts";
 import { download } from "./save.ts";
-import type { Section } from "./view.ts";
 import { yamlOf } from "./yaml.ts";
 
 /** The effective model servers, routes and prices, and the changes that administrators make: `/v1/admin/configuration`. */
@@ -113,11 +111,12 @@ function nameTemplate({ id, is, isChanged }: Entry) {
   return html`<bdi>${id}</bdi> ${tag || nothing}`;
 }
 
-export function configurationSection(element: HTMLElement): Section {
+export function configurationSection(): Part {
+  const element = partElement();
   const lists = (Object.keys(KINDS) as KindName[]).map((kind) => new ResourceList(listOf(kind), 3));
   render(
     html`
-      <div class="section-heading">
+      <div class="section-heading buttons spread">
         <h2>Configuration</h2>
         <button type="button" @click=${() => void save()}>Save as a file</button>
       </div>
@@ -130,6 +129,7 @@ export function configurationSection(element: HTMLElement): Section {
     element,
   );
   return {
+    element,
     show() {
       for (const list of lists) list.show();
     },

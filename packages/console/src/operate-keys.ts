@@ -2,13 +2,12 @@ import { html, nothing } from "lit-html";
 import type { ApiKey } from "../api-types.d.ts";
 import { deletion } from "./actions.ts";
 import { callJson } from "./api.ts";
-import { ask } from "./dialogs.ts";
 import { moment } from "./format.ts";
 import { LIMITS, limitsInWords, limitsOf, limitValues } from "./limits-form.ts";
-import { askFor, showSecret } from "./question.ts";
-import type { Resource } from "./resource.ts";
-import { sectionOf } from "./resource.ts";
+import { askFor } from "./question.ts";
+import { type Resource, sectionOf } from "./resource.ts";
 import { may } from "./rights.ts";
+import { show, showSecret } from "./shown-once.ts";
 
 /** Keys, and the limits of keys and tenants: `/v1/admin/keys`, `/v1/admin/tenants`. */
 
@@ -44,9 +43,7 @@ async function editTenant(tenant: string) {
   const { limits } = await callJson(path);
   const title = `Limits of tenant ${tenant}`;
   if (!may("changeTenant")) {
-    const close = (end: (result: string) => void) =>
-      html`<button type="button" @click=${() => end("")}>Go back</button>`;
-    await ask(title, html`<p>${limitsInWords(limits ?? {})}</p>`, close);
+    await show(title, html`<p>${limitsInWords(limits ?? {})}</p>`);
     return;
   }
   await askFor({ title, form: LIMITS, values: limitValues(limits), action: "Save" }, async (given) => {

@@ -1,14 +1,14 @@
 import { html, nothing, render } from "lit-html";
 import type { Overview } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
+import { type Column, figuresTable } from "./cards-table.ts";
 import type { Chart } from "./chart.ts";
 import { ChartView, labelOfTime, shortly } from "./chart-view.ts";
 import { faultNotice, messageOf } from "./dialogs.ts";
 import { count, duration, size } from "./format.ts";
-import { figures } from "./list-and-one.ts";
+import { figures, type Part, partElement } from "./list-and-one.ts";
 import { Refresher } from "./refresher.ts";
 import { requestsAddress } from "./request-filters.ts";
-import type { Section } from "./view.ts";
 
 /** How the deployment does, now and over time: `GET /v1/admin/overview`. */
 
@@ -76,22 +76,19 @@ const CHARTS: {
 ];
 
 /** The columns of the table. */
-const COLUMNS: [name: string, inWords: (bucket: Bucket) => string][] = [
-  ["Requests", ({ requests }) => count(requests)],
-  ["Errors", ({ errors }) => count(errors)],
-  ["Time, p50", ({ p50_ms: ms }) => inTime(ms)],
-  ["Time, p95", ({ p95_ms: ms }) => inTime(ms)],
-  ["First token, p50", ({ p50_first_token_ms: ms }) => inTime(ms)],
-  ["First token, p95", ({ p95_first_token_ms: ms }) => inTime(ms)],
-  ["Input tokens", ({ input_tokens: tokens }) => count(tokens)],
-  ["Output tokens", ({ output_tokens: tokens }) => count(tokens)],
+const COLUMNS: Column<Bucket>[] = [
+  ["Requests", ({ requests }) => count(requests), "number"],
+  ["Errors", ({ errors }) => count(errors), "number"],
+  ["Time, p50", ({ p50_ms: ms }) => duration(ms), "number"],
+  ["Time, p95", ({ p95_ms: ms }) => duration(ms), "number"],
+  ["First token, p50", ({ p50_first_token_ms: ms }) => duration(ms), "number"],
+  ["First token, p95", ({ p95_first_token_ms: ms }) => duration(ms), "number"],
+  ["Input tokens", ({ input_tokens: tokens }) => count(tokens), "number"],
+  ["Output tokens", ({ output_tokens: tokens }) => count(tokens), "number"],
 ];
 
-function inTime(ms: number | null) {
-  return ms === null ? "–" : duration(ms);
-}
-
-export function overviewSection(element: HTMLElement): Section {
+export function overviewSection(): Part {
+  const element = partElement();
   let chosen = "day";
   let buckets: Bucket[] | undefined;
   let now: Now | undefined;
@@ -145,7 +142,7 @@ export function overviewSection(element: HTMLElement): Section {
   function draw() {
     render(
       html`
-        <div class="section-heading">
+        <div class="section-heading buttons spread">
           <h2>Overview</h2>
           <nav class="buttons" aria-label="Time">
             ${Object.entries(RANGES).map(([name, { label }]) => html`<a class="button" href=${`#/operate/overview?time=${name}`} aria-current=${name === chosen ? "true" : nothing}>${label}</a>`)}
@@ -167,25 +164,13 @@ export function overviewSection(element: HTMLElement): Section {
         <a href=${requestsAddress({ from: shown[0]?.start_time, status: "error" })}>${count(errors)} of them with an error</a>; ${count(sum((bucket) => bucket.input_tokens))} input and ${count(sum((bucket) => bucket.output_tokens))} output tokens.
         <span class="note">A click on a chart opens the requests of that time.</span>
       </p>
-      <div class="charts">${charts.map(({ view }) => view.element)}</div>
-      <details class="card">
-        <summary>The figures as a table</summary>
-        <div class="wide" tabindex="0" role="region" aria-label="Overview">
-          <table>
-            <thead><tr><th scope="col">From</th>${COLUMNS.map(([name]) => html`<th scope="col" class="number">${name}</th>`)}</tr></thead>
-            <tbody>
-              ${shown.map(
-                (bucket) =>
-                  html`<tr><th scope="row"><a href=${addressOf(bucket)}>${labelOf(bucket.start_time)}</a></th>${COLUMNS.map(([, inWords]) => html`<td class="number">${inWords(bucket)}</td>`)}</tr>`,
-              )}
-            </tbody>
-          </table>
-        </div>
-      </details>
+      <div class="columns">${charts.map(({ view }) => view.element)}</div>
+      ${figuresTable("Overview", [["From", (bucket) => html`<a href=${addressOf(bucket)}>${labelOf(bucket.start_time)}</a>`], ...COLUMNS], shown)}
     `;
   }
 
   return {
+    element,
     show(query) {
       const { time = "day" } = Object.fromEntries(query);
       if (time in RANGES && time !== chosen) {

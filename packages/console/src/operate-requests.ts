@@ -2,13 +2,11 @@ import { html, nothing } from "lit-html";
 import type { RequestList } from "../api-types.d.ts";
 import { filterLink } from "./filter-link.ts";
 import { count, duration, moment, money } from "./format.ts";
-import { LONG_WAIT_MS, requestsQuery } from "./request-filters.ts";
+import { apiQuery, LONG_WAIT_MS } from "./request-filters.ts";
 import { showTimes } from "./request-times.ts";
-import type { Resource } from "./resource.ts";
-import { sectionOf } from "./resource.ts";
+import { type Resource, ResourceList } from "./resource.ts";
 import { may } from "./rights.ts";
 import { session } from "./session.ts";
-import type { Section } from "./view.ts";
 
 /** The requests of all tenants, newest first, without their contents: `GET /v1/admin/requests`. */
 
@@ -39,7 +37,7 @@ const REQUESTS: Resource<RequestSummary> = {
     { name: "from", label: "From", kind: "time" },
     { name: "until", label: "Until", kind: "time" },
   ],
-  queryOf: requestsQuery,
+  queryOf: apiQuery,
   columns: [
     [
       "Time",
@@ -55,9 +53,10 @@ const REQUESTS: Resource<RequestSummary> = {
   ],
 };
 
-export function requestsSection(element: HTMLElement): Section {
-  element.classList.add("requests");
-  return sectionOf(REQUESTS)(element);
+export function requestsSection() {
+  const list = new ResourceList(REQUESTS);
+  list.element.classList.add("requests");
+  return list;
 }
 
 /** A value, and below it another. */

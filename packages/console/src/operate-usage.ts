@@ -1,15 +1,24 @@
 import { html, nothing, render } from "lit-html";
-import { keyed } from "lit-html/directives/keyed.js";
 import { callJson } from "./api.ts";
-import { cardsTable, number } from "./cards-table.ts";
+import { type Column, figuresTable, objectsTable } from "./cards-table.ts";
 import type { Series } from "./chart.ts";
 import { ChartView, labelOfTime, MAX_SERIES, shortly } from "./chart-view.ts";
 import { faultNotice, messageOf } from "./dialogs.ts";
+import { type Field, type Form, fieldsTemplate, valuesIn } from "./fields.ts";
 import { count, duration, money, size } from "./format.ts";
+import { type Part, partElement } from "./list-and-one.ts";
 import { requestsAddress } from "./request-filters.ts";
-import type { Bucket, Kind, Measure, Sum } from "./usage-kinds.ts";
-import { GROUPS, KINDS, seriesOf, sumsOf, totalInWords } from "./usage-kinds.ts";
-import type { Section } from "./view.ts";
+import {
+  type Bucket,
+  GROUPS,
+  KINDS,
+  type Kind,
+  type Measure,
+  type Sum,
+  seriesOf,
+  sumsOf,
+  totalInWords,
+} from "./usage-kinds.ts";
 
 /**
  * The usage over time, of each kind (`usage-kinds.js`), and the present storage:
@@ -36,7 +45,8 @@ const MAX_ROWS = 100;
 /** The filter of *Requests* for each group. */
 const FILTERS: Record<string, string> = { project_id: "tenant", api_key_id: "api_key_id", model: "model" };
 
-export function usageSection(element: HTMLElement): Section {
+export function usageSection(): Part {
+  const element = partElement();
   const chosen = { kind: "completions", span: "day", measure: "tokens", group: "", tenant: "" };
   let buckets: Bucket[] | undefined;
   let stored: Stored[] = [];
@@ -76,13 +86,27 @@ export function usageSection(element: HTMLElement): Section {
     draw();
   }
 
+  function formNow(): Form {
+    const { measures, groups } = kind();
+    const choice = (name: string, label: string, from: readonly [string, { label: string }][]): Field => ({
+      ...{ name, label, kind: "choice" },
+      options: from.map(([value, { label: text }]) => [value, text]),
+    });
+    const groupings = groups.map((field): [string, { label: string }] => [field, { label: GROUPS[field] ?? field }]);
+    return [
+      choice("kind", "Usage of", Object.entries(KINDS)),
+      choice("span", "Time", spans()),
+      choice("measure", "Metric", Object.entries(measures)),
+      choice("group", "Group by", [["", { label: "Nothing" }], ...groupings]),
+      { name: "tenant", label: "Tenant", placeholder: "all" },
+    ];
+  }
+
   function changed(event: Event) {
     event.preventDefault();
-    const data = new FormData(event.currentTarget as HTMLFormElement);
     const before = chosen.kind;
-    for (const name of Object.keys(chosen) as (keyof typeof chosen)[]) {
-      chosen[name] = String(data.get(name) ?? "").trim();
-    }
+    const given = valuesIn(formNow(), new FormData(event.currentTarget as HTMLFormElement));
+    Object.assign(chosen, { group: "", tenant: "" }, given);
     // A kind has choices of its own.
     const { measures, groups } = kind();
     if (!(chosen.measure in measures)) chosen.measure = Object.keys(measures)[0] ?? "";
@@ -96,33 +120,11 @@ export function usageSection(element: HTMLElement): Section {
   }
 
   function draw() {
-    const { measures, groups } = kind();
-    const choice = (
-      name: keyof typeof chosen,
-      label: string,
-      choices: readonly (readonly [value: string, label: string])[],
-    ) => html`<div>
-      <label for=${`usage-${name}`}>${label}</label>
-      <select id=${`usage-${name}`} name=${name}>
-        ${choices.map(([value, text]) => html`<option value=${value} ?selected=${value === chosen[name]}>${text}</option>`)}
-      </select>
-    </div>`;
-    const labelled = (entries: readonly [string, { label: string }][]) =>
-      entries.map(([value, { label }]) => [value, label] as const);
     render(
       html`
-        <div class="section-heading"><h2>Usage</h2></div>
+        <div class="section-heading buttons spread"><h2>Usage</h2></div>
         <form class="filters" @change=${changed} @submit=${changed}>
-          ${choice("kind", "Usage of", labelled(Object.entries(KINDS)))}
-          ${[
-            choice("span", "Time", labelled(spans())),
-            choice("measure", "Metric", labelled(Object.entries(measures))),
-            choice("group", "Group by", [
-              ["", "Nothing"],
-              ...groups.map((field) => [field, GROUPS[field] ?? field] as const),
-            ]),
-          ].map((each) => keyed(chosen.kind, each))}
-          <div><label for="usage-tenant">Tenant</label><input dir="auto" id="usage-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
+          ${fieldsTemplate(formNow(), chosen, "usage")}
         </form>
         ${faultNotice(fault)}
         ${buckets ? [usageTemplate(buckets), storedTemplate(stored)] : fault ? nothing : html`<p class="note">Loading…</p>`}
@@ -143,20 +145,17 @@ export function usageSection(element: HTMLElement): Section {
     return [
       chart.element,
       chosen.group && kind().measures.num_errors ? sumsTemplate(sumsOf(shown, chosen.group)) : nothing,
-      html`<details class="card">
-        <summary>The figures as a table</summary>
-        <div class="wide" tabindex="0" role="region" aria-label="Usage">
-          <table>
-            <thead><tr><th scope="col">From</th>${series.map(({ name }) => html`<th scope="col" class="number">${name}</th>`)}</tr></thead>
-            <tbody>
-              ${shown.map(
-                ({ start_time: start }, row) =>
-                  html`<tr><th scope="row">${labelOf(start)}</th>${series.map(({ values }) => html`<td class="number">${inCell(values[row], measure)}</td>`)}</tr>`,
-              )}
-            </tbody>
-          </table>
-        </div>
-      </details>`,
+      figuresTable(
+        "Usage",
+        [
+          ["From", ({ start_time: start }) => labelOf(start)],
+          ...series.map(({ name, values }) => {
+            const cell = (bucket: Bucket) => inCell(values[shown.indexOf(bucket)], measure);
+            return [name, cell, "number"] as const;
+          }),
+        ],
+        shown,
+      ),
     ];
   }
 
@@ -179,40 +178,30 @@ export function usageSection(element: HTMLElement): Section {
   /** Who used how much, and what failed. */
   function sumsTemplate(sums: readonly Sum[]) {
     const group = GROUPS[chosen.group] ?? chosen.group;
-    return html`<section class="card stack">
-      <h3>${group === "Key" ? "Keys" : `${group}s`}, ${span().label.toLowerCase()}</h3>
-      ${cardsTable(
-        group,
-        [
-          group,
-          number("Requests"),
-          number("Errors"),
-          number("Input tokens"),
-          number("Output tokens"),
-          number("Time on average"),
-          number("Cost"),
-        ],
-        sums.slice(0, MAX_ROWS).map((each) => sumRow(each)),
-      )}
-      ${sums.length > MAX_ROWS ? html`<p class="note">${count(sums.length - MAX_ROWS)} others used less.</p>` : nothing}
-    </section>`;
-  }
-
-  function sumRow({ name, requests, errors, input, output, average, cost }: Sum) {
     const from = (buckets ?? [])[0]?.start_time;
-    const address = (status: string) => requestsAddress({ [FILTERS[chosen.group] ?? ""]: name, status, from });
-    return html`<tr>
-      <th scope="row" dir="auto"><a href=${address("")}>${name}</a></th>
-      <td class="number" data-label="Requests">${count(requests)}</td>
-      <td class="number" data-label="Errors">${errors > 0 ? html`<a href=${address("error")}>${count(errors)}</a>` : "0"}</td>
-      <td class="number" data-label="Input tokens">${count(input)}</td>
-      <td class="number" data-label="Output tokens">${count(output)}</td>
-      <td class="number" data-label="Time on average">${average === null ? "–" : duration(average)}</td>
-      <td class="number" data-label="Cost">${money(cost)}</td>
-    </tr>`;
+    const address = (name: string, status: string) =>
+      requestsAddress({ [FILTERS[chosen.group] ?? ""]: name, status, from });
+    return largest(
+      `${group === "Key" ? "Keys" : `${group}s`}, ${span().label.toLowerCase()}`,
+      [
+        [group, ({ name }) => html`<a href=${address(name, "")}>${name}</a>`],
+        ["Requests", ({ requests }) => count(requests), "number"],
+        [
+          "Errors",
+          ({ name, errors }) => (errors > 0 ? html`<a href=${address(name, "error")}>${count(errors)}</a>` : "0"),
+          "number",
+        ],
+        ["Input tokens", ({ input }) => count(input), "number"],
+        ["Output tokens", ({ output }) => count(output), "number"],
+        ["Time on average", ({ average }) => duration(average), "number"],
+        ["Cost", ({ cost }) => money(cost), "number"],
+      ],
+      sums,
+      "used less",
+    );
   }
 
-  return { show: () => void load() };
+  return { element, show: () => void load() };
 }
 
 /** A time that nobody took is not zero. */
@@ -226,31 +215,30 @@ function storedTemplate(tenants: readonly Stored[]) {
     .filter(({ usage_bytes: bytes, limits }) => bytes > 0 || limits !== null)
     .sort((one, other) => other.usage_bytes - one.usage_bytes);
   if (storing.length === 0) return nothing;
-  const cell = (value: number, limit: number | undefined, inWords = count as (value: number) => string) =>
-    html`<td class="number">${inWords(value)}${limit === undefined ? nothing : ` of ${inWords(limit)}`}</td>`;
-  return html`
-    <section class="card stack">
-      <h3>Stored now</h3>
-      <div class="wide" tabindex="0" role="region" aria-label="Stored now">
-        <table>
-          <thead><tr><th scope="col">Tenant</th><th scope="col" class="number">Bytes</th><th scope="col" class="number">Responses</th><th scope="col" class="number">Conversations</th></tr></thead>
-          <tbody>
-            ${storing
-              .slice(0, MAX_ROWS)
-              .map(
-                ({
-                  project_id: tenant,
-                  usage_bytes: bytes,
-                  num_responses: responses,
-                  num_conversations: conversations,
-                  limits,
-                }) =>
-                  html`<tr><th scope="row" dir="auto">${tenant}</th>${cell(bytes, limits?.stored_bytes, size)}${cell(responses, limits?.stored_responses)}${cell(conversations, limits?.stored_conversations)}</tr>`,
-              )}
-          </tbody>
-        </table>
-      </div>
-      ${storing.length > MAX_ROWS ? html`<p class="note">${count(storing.length - MAX_ROWS)} others store less.</p>` : nothing}
-    </section>
-  `;
+  const cell = (value: number, limit: number | undefined, inWords: (value: number) => string = count) =>
+    `${inWords(value)}${limit === undefined ? "" : ` of ${inWords(limit)}`}`;
+  return largest(
+    "Stored now",
+    [
+      ["Tenant", ({ project_id: tenant }) => tenant],
+      ["Bytes", ({ usage_bytes: bytes, limits }) => cell(bytes, limits?.stored_bytes, size), "number"],
+      ["Responses", ({ num_responses: number, limits }) => cell(number, limits?.stored_responses), "number"],
+      [
+        "Conversations",
+        ({ num_conversations: number, limits }) => cell(number, limits?.stored_conversations),
+        "number",
+      ],
+    ],
+    storing,
+    "store less",
+  );
+}
+
+/** A table of the largest. @param less what the others do, in words */
+function largest<Item>(title: string, columns: readonly Column<Item>[], items: readonly Item[], less: string) {
+  return html`<section class="card stack">
+    <h3>${title}</h3>
+    ${objectsTable(title, columns, items.slice(0, MAX_ROWS))}
+    ${items.length > MAX_ROWS ? html`<p class="note">${count(items.length - MAX_ROWS)} others ${less}.</p>` : nothing}
+  </section>`;
 }

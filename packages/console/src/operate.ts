@@ -1,4 +1,5 @@
-import { html, nothing, render } from "lit-html";
+import { html, render } from "lit-html";
+import { type Part, partElement, partsOf, sectionLinks } from "./list-and-one.ts";
 import { auditSection } from "./operate-audit.ts";
 import { configurationSection } from "./operate-configuration.ts";
 import { keysSection } from "./operate-keys.ts";
@@ -9,16 +10,13 @@ import { serversSection } from "./operate-servers.ts";
 import { usageSection } from "./operate-usage.ts";
 import { loadRights, may } from "./rights.ts";
 import { listsResponses, session } from "./session.ts";
-import type { Section, View } from "./view.ts";
+import type { View } from "./view.ts";
 
-/** The operator's views. Each is a section: `#/operate/{section}`. A section is made when it is first shown. */
 /**
+ * The operator's views. Each is a section: `#/operate/{section}`. A section is made when it is first shown.
  * `isOpen` is true for sections that are also shown if the server needs no keys. `reads`: the operation without which a role has no such section.
  */
-const SECTIONS: Record<
-  string,
-  { label: string; isOpen?: true; reads?: string; make: (element: HTMLElement) => Section }
-> = {
+const SECTIONS: Record<string, { label: string; isOpen?: true; reads?: string; make: () => Part }> = {
   overview: { label: "Overview", reads: "retrieveOverview", make: overviewSection },
   requests: { label: "Requests", reads: "listRequests", make: requestsSection },
   servers: { label: "Model servers", isOpen: true, make: serversSection },
@@ -30,67 +28,42 @@ const SECTIONS: Record<
 };
 
 export function operateView(view: HTMLElement): View {
-  const made: Map<string, { element: HTMLElement; section: Section }> = new Map();
-  let shown = "";
   /** The section of the address, while the view is shown. */
   let wanted: string | undefined;
   let rights: Promise<void> | undefined;
-  const body = document.createElement("div");
-
-  function draw() {
-    render(
-      html`<div class="stack">
-        <h1 class="unseen">Operate</h1>
-        <nav class="sections" aria-label="Sections">
-          ${allowedSections().map(
-            ([name, { label }]) =>
-              html`<a href=${`#/operate/${name}`} aria-current=${name === (wanted ?? shown) ? "page" : nothing}>${label}</a>`,
-          )}
-        </nav>
-        ${body}
-      </div>`,
-      view,
+  const links = ([shown = ""]: string[]) =>
+    sectionLinks(
+      "operate",
+      allowedSections().map(([name, { label }]) => [name, label] as const),
+      shown,
     );
-  }
-
-  function open(name: string, query: URLSearchParams) {
-    if (name !== shown) made.get(shown)?.section.hide?.();
-    shown = name;
-    draw();
-    const kind = SECTIONS[name];
-    if (!kind) return;
-    let next = made.get(name);
-    if (!next) {
-      const element = document.createElement("div");
-      element.className = "stack";
-      next = { element, section: mayUse(kind) ? kind.make(element) : needsRootKey(element) };
-      made.set(name, next);
-    }
-    body.replaceChildren(next.element);
-    next.section.show(query);
-  }
-
+  const parts = partsOf(view, "Operate", ([name = ""]) => sectionOf(name), links, true);
   return {
-    async show({ path: [name = ""], query }) {
+    ...parts,
+    async show(route) {
+      const [name = ""] = route.path;
       wanted = name;
       // Before the rights are known, links would appear that the user does not have, and others would move under the pointer.
-      if (made.size > 0) draw();
       rights ??= isAdministrator() ? loadRights() : Promise.resolve();
       await rights;
       if (wanted !== name) return;
-      wanted = allowedSections().some(([each]) => each === name) ? name : firstSection();
-      open(wanted, query);
+      const isAllowed = allowedSections().some(([each]) => each === name);
+      parts.show({ ...route, path: [isAllowed ? name : firstSection()] });
     },
     hide() {
       wanted = undefined;
-      made.get(shown)?.section.hide?.();
+      parts.hide?.();
     },
     signedIn() {
       rights = undefined;
-      made.get(shown)?.section.hide?.();
-      made.clear();
+      parts.signedIn?.();
     },
   };
+}
+
+function sectionOf(name: string): Part {
+  const kind = SECTIONS[name];
+  return kind && (isAdministrator() || kind.isOpen) ? kind.make() : needsRootKey();
 }
 
 function isAdministrator() {
@@ -107,11 +80,8 @@ function allowedSections() {
   return Object.entries(SECTIONS).filter(([, { reads }]) => reads === undefined || may(reads));
 }
 
-function mayUse(kind: { isOpen?: true }) {
-  return isAdministrator() || kind.isOpen === true;
-}
-
-function needsRootKey(element: HTMLElement): Section {
+function needsRootKey(): Part {
+  const element = partElement();
   render(
     html`<div class="card stack">
       <h2>This needs a root key</h2>
@@ -122,5 +92,5 @@ function needsRootKey(element: HTMLElement): Section {
     </div>`,
     element,
   );
-  return { show() {} };
+  return { element, show() {} };
 }

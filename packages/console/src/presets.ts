@@ -1,7 +1,9 @@
 import { html, nothing } from "lit-html";
+import { live } from "lit-html/directives/live.js";
 import { announce } from "./announce.ts";
-import { ask, confirmed } from "./dialogs.ts";
+import { askFor } from "./question.ts";
 import type { Draft } from "./request-body.ts";
+import { keep, kept } from "./session.ts";
 
 /**
  * Named settings for repeated use: model, instructions, tools and parameters. This browser keeps them, for all tabs, whether or not a
@@ -9,31 +11,14 @@ import type { Draft } from "./request-body.ts";
  */
 type Preset = Partial<Omit<Draft, "input" | "attachments" | "enterSends">>;
 
-const KEY = "console.presets";
-
 /** The maximum number of presets, and the maximum length of one. */
 const MAX_PRESETS = 100;
 const MAX_NAME = 64;
 const MAX_LENGTH = 100_000;
 
 function presets(): Record<string, Preset> {
-  try {
-    const kept: Record<string, Preset> = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-    const settings = Object.entries(kept).filter(([, preset]) => typeof preset === "object" && preset !== null);
-    return Object.fromEntries(settings.slice(0, MAX_PRESETS));
-  } catch {
-    return {};
-  }
-}
-
-/** False if the browser could not store them. */
-function keep(all: Record<string, Preset>) {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(all));
-    return true;
-  } catch {
-    return false;
-  }
+  const settings = Object.entries<Preset>(kept("presets") ?? {});
+  return Object.fromEntries(settings.filter(([, preset]) => preset).slice(0, MAX_PRESETS));
 }
 
 function presetOf(draft: Draft): Preset {
@@ -57,8 +42,8 @@ export function presetsTemplate(draft: Draft, choose: (preset: Preset) => void, 
         ? nothing
         : html`<label class="unseen" for="preset">Preset</label>
             <select id="preset" @change=${chosen}>
-              <option value="" ?selected=${current === ""}>Presets…</option>
-              ${names.map((name) => html`<option value=${name} ?selected=${name === current}>${name}</option>`)}
+              <option value="" .selected=${live(current === "")}>Presets…</option>
+              ${names.map((name) => html`<option value=${name} .selected=${live(name === current)}>${name}</option>`)}
             </select>`
     }
     ${
@@ -70,22 +55,19 @@ export function presetsTemplate(draft: Draft, choose: (preset: Preset) => void, 
 }
 
 async function save(preset: Preset, redraw: () => void) {
-  const field = () => document.querySelector("dialog #preset-name") as HTMLInputElement | null;
-  const name = await ask(
-    "Save as a preset",
-    html`<label for="preset-name">Name</label>
-      <input dir="auto" id="preset-name" maxlength=${MAX_NAME} autocomplete="off" autofocus />
-      <p class="note">A preset has the model, the instructions, the tools and the parameters. This browser keeps it, also after you have signed out; tokens are left out.</p>`,
-    (close) => html`
-      <button type="button" class="primary" @click=${() => close(field()?.value.trim() ?? "")}>Save</button>
-      <button type="button" @click=${() => close("")}>Go back</button>
-    `,
-  );
-  if (name === "") return;
-  const all = presets();
-  const hasRoom = Object.hasOwn(all, name) || Object.keys(all).length < MAX_PRESETS;
-  const isKept = hasRoom && JSON.stringify(preset).length <= MAX_LENGTH && keep({ ...all, [name]: preset });
-  announce(isKept ? "The preset was saved." : "The browser's storage is full.");
+  const question = {
+    title: "Save as a preset",
+    form: [{ name: "name", label: "Name", maxLength: MAX_NAME, isRequired: true }],
+    text: html`<p class="note">A preset has the model, the instructions, the tools and the parameters. This browser keeps it, also after you have signed out; tokens are left out.</p>`,
+    action: "Save",
+  };
+  await askFor(question, async ({ name }) => {
+    const all = presets();
+    const fits = Object.hasOwn(all, name) || Object.keys(all).length < MAX_PRESETS;
+    const isKept = fits && JSON.stringify(preset).length <= MAX_LENGTH && keep("presets", { ...all, [name]: preset });
+    if (!isKept) throw new Error("The browser's storage is full.");
+    announce("The preset was saved.");
+  });
   redraw();
 }
 
@@ -94,10 +76,12 @@ async function remove(name: string, redraw: () => void) {
     title: `Delete the preset ${name}?`,
     text: "The settings stay in the form.",
     action: "Delete",
+    isDangerous: true,
   };
-  if (!(await confirmed(question))) return;
-  const { [name]: _, ...others } = presets();
-  keep(others);
-  announce("The preset was deleted.");
+  await askFor(question, async () => {
+    const { [name]: _, ...others } = presets();
+    keep("presets", others);
+    announce("The preset was deleted.");
+  });
   redraw();
 }

@@ -1,9 +1,7 @@
 import { html, nothing } from "lit-html";
 import { ask, messageWithField } from "./dialogs.ts";
-import type { Form } from "./fields.ts";
-import { fieldsTemplate, valuesIn } from "./fields.ts";
+import { type Form, fieldsTemplate, valuesIn } from "./fields.ts";
 import type { ApiObject } from "./json.ts";
-import { copy } from "./save.ts";
 
 /** A question before something is done: a confirmation, or a form. */
 export interface Question {
@@ -11,11 +9,15 @@ export interface Question {
   /** A template. */
   text?: unknown;
   form?: Form;
+  /** A template below the form. */
+  below?: unknown;
   /** The values that the form begins with. */
   values?: ApiObject;
   /** The word on the button that does it. */
   action: string;
   isDangerous?: boolean;
+  /** The word on the button that goes back; empty where there is nothing to go back to. */
+  back?: string;
 }
 
 /**
@@ -24,54 +26,37 @@ export interface Question {
  * @returns true if the work was done
  */
 export async function askFor(question: Question, work: (given: ApiObject) => Promise<void>): Promise<boolean> {
-  const { title, text = nothing, form, values, action, isDangerous = false } = question;
+  const { title, text = nothing, below = nothing, form, values, action, isDangerous, back = "Go back" } = question;
   const fault = document.createElement("p");
   fault.className = "fault";
   fault.setAttribute("role", "alert");
   let isBusy = false;
-  let close: (result: string) => void = () => {};
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    if (isBusy) return;
-    isBusy = true;
-    fault.textContent = "";
-    try {
-      await work(form ? valuesIn(form, new FormData(event.currentTarget as HTMLFormElement)) : {});
-      close("done");
-    } catch (error) {
-      fault.textContent = messageWithField(error);
-    }
-    isBusy = false;
-  };
   const result = await ask(
     title,
-    html`<form id="asked" class="stack" @submit=${submit}>
-      ${typeof text === "string" ? html`<p>${text}</p>` : text} ${form ? fieldsTemplate(form, values, "asked") : nothing} ${fault}
-    </form>`,
-    (end) => {
-      close = end;
-      return html`
-        <button type="submit" form="asked" class=${isDangerous ? "danger" : "primary"}>${action}</button>
-        <button type="button" ?autofocus=${!form} @click=${() => end("")}>Go back</button>
-      `;
+    (close) => {
+      const submit = async (event: SubmitEvent) => {
+        event.preventDefault();
+        if (isBusy) return;
+        isBusy = true;
+        fault.textContent = "";
+        try {
+          await work(form ? valuesIn(form, new FormData(event.currentTarget as HTMLFormElement)) : {});
+          close("done");
+        } catch (error) {
+          fault.textContent = messageWithField(error);
+        }
+        isBusy = false;
+      };
+      return html`<form class="stack" @submit=${submit}>
+        ${typeof text === "string" ? html`<p>${text}</p>` : text}
+        ${form ? fieldsTemplate(form, values, "asked") : nothing} ${below} ${fault}
+        <div class="buttons">
+          <button type="submit" class=${isDangerous ? "danger" : "primary"}>${action}</button>
+          ${back && html`<button type="button" ?autofocus=${!form} @click=${() => close("")}>${back}</button>`}
+        </div>
+      </form>`;
     },
+    back === "",
   );
   return result === "done";
-}
-
-/**
- * Shows a secret, which is shown this once.
- * @param label what it is
- */
-export function showSecret(title: string, value: string, label: string = "API key") {
-  return ask(
-    title,
-    html`<p class="notice">Copy it now: it is kept nowhere, and is not shown again.</p>
-      <label for="secret">${label}</label>
-      <input dir="auto" id="secret" class="mono" readonly .value=${value} @focus=${(event: Event) => (event.target as HTMLInputElement).select()} />`,
-    (close) => html`
-      <button type="button" class="primary" @click=${(event: MouseEvent) => void copy(event, value)}>Copy</button>
-      <button type="button" @click=${() => close("")}>Done</button>
-    `,
-  );
 }

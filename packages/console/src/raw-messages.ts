@@ -23,7 +23,7 @@ export class RawMessages {
   #draw() {
     const left = this.#messages.length - this.#shown;
     render(
-      html`<ol class="raw">${this.#messages.slice(0, this.#shown).map((message) => this.#template(message))}</ol>
+      html`<ol class="stack">${this.#messages.slice(0, this.#shown).map((message) => this.#template(message))}</ol>
         ${left > 0 ? html`<button type="button" @click=${this.#more}>Show ${count(Math.min(PAGE, left))} more</button>` : nothing}`,
       this.element,
     );
@@ -38,7 +38,7 @@ export class RawMessages {
     const { author, role = author?.role, channel, recipient, name = author?.name } = message;
     const text = this.#texts.get(message) ?? new LongText(textOf(message));
     this.#texts.set(message, text);
-    return html`<li class="item">
+    return html`<li class="item stack">
       <header class="item-heading">
         <span class="item-title">${role ?? "message"}</span>
         ${name ? html`<code>${name}</code>` : nothing} ${channel ? html`<span class="tag">${channel}</span>` : nothing}

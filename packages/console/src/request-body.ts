@@ -40,7 +40,7 @@ export interface Draft {
   /** ids of the vector stores that `file_search` searches */
   stores: string[];
   /** the maximum number of results */
-  searchResults: string;
+  searchResults?: number;
   /** JSON */
   searchFilters: string;
   effort: string;
@@ -48,12 +48,12 @@ export interface Draft {
   /** JSON */
   schema: string;
   transport: Transport;
-  maxOutputTokens: string;
-  temperature: string;
-  topP: string;
-  maxToolCalls: string;
+  max_output_tokens?: number;
+  temperature?: number;
+  top_p?: number;
+  max_tool_calls?: number;
   /** `auto`, `required`, `none`, or the name of a function; empty for the default */
-  toolChoice: string;
+  tool_choice: string;
   verbosity: string;
   parallelCalls: boolean;
   /** true if the oldest turns may be left out of a full context */
@@ -103,17 +103,12 @@ export function emptyDraft(): Draft {
     servers: [],
     hosted: [],
     stores: [],
-    searchResults: "",
     searchFilters: "",
     effort: "",
     format: "text",
     schema: "",
     transport: "background",
-    maxOutputTokens: "",
-    temperature: "",
-    topP: "",
-    maxToolCalls: "",
-    toolChoice: "",
+    tool_choice: "",
     verbosity: "",
     parallelCalls: true,
     truncates: false,
@@ -127,29 +122,29 @@ export function emptyDraft(): Draft {
 
 /** The fields of a request for a draft, without its input and the transport's fields. Throws a FormFault. */
 export function bodyOf(draft: Draft): Record<string, Parsed> {
+  const { model, instructions, effort, verbosity, tool_choice: choice, max_output_tokens, max_tool_calls } = draft;
+  const { temperature, top_p } = draft;
   const tools = toolsOf(draft);
   const format = formatOf(draft);
   const include = includeOf(draft);
-  return {
-    ...(draft.model && { model: draft.model }),
-    ...(draft.instructions && { instructions: draft.instructions }),
-    ...(tools.length > 0 && { tools }),
-    ...(include.length > 0 && { include }),
-    ...(draft.effort && { reasoning: { effort: draft.effort } }),
-    ...((format || draft.verbosity) && {
-      text: { ...(format && { format }), ...(draft.verbosity && { verbosity: draft.verbosity }) },
-    }),
-    ...(draft.toolChoice.trim() !== "" && { tool_choice: toolChoiceOf(draft.toolChoice.trim()) }),
-    ...(draft.topP && { top_p: numberIn("top_p", draft.topP) }),
-    ...(draft.maxToolCalls && { max_tool_calls: numberIn("max_tool_calls", draft.maxToolCalls) }),
-    ...(!draft.parallelCalls && { parallel_tool_calls: false }),
-    ...(draft.truncates && { truncation: "auto" }),
-    ...(draft.maxOutputTokens && { max_output_tokens: numberIn("max-output-tokens", draft.maxOutputTokens) }),
-    ...(draft.temperature && { temperature: numberIn("temperature", draft.temperature) }),
-    ...(!draft.store && { store: false }),
-    ...(draft.rawMessages && { enable_response_messages: true }),
+  const fields = {
+    model: model || undefined,
+    instructions: instructions || undefined,
+    tools: tools.length > 0 ? tools : undefined,
+    include: include.length > 0 ? include : undefined,
+    reasoning: effort ? { effort } : undefined,
+    text: format || verbosity ? { ...(format && { format }), ...(verbosity && { verbosity }) } : undefined,
+    tool_choice: ["", "auto", "required", "none"].includes(choice)
+      ? choice || undefined
+      : { type: "function", name: choice },
+    ...{ max_output_tokens, max_tool_calls, temperature, top_p },
+    parallel_tool_calls: draft.parallelCalls ? undefined : false,
+    truncation: draft.truncates ? "auto" : undefined,
+    store: draft.store ? undefined : false,
+    enable_response_messages: draft.rawMessages || undefined,
     ...furtherOf(draft),
   };
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== ""));
 }
 
 /**
@@ -170,10 +165,6 @@ export function inputOf(
   const content =
     files.length === 0 ? input : [...(input === "" ? [] : [{ type: "input_text", text: input }]), ...files];
   return [{ type: "message", role: "user", content }];
-}
-
-function toolChoiceOf(choice: string) {
-  return ["auto", "required", "none"].includes(choice) ? choice : { type: "function", name: choice };
 }
 
 function toolsOf({
@@ -201,7 +192,7 @@ function toolsOf({
           {
             type: "file_search",
             vector_store_ids: stores,
-            ...(searchResults && { max_num_results: numberIn("searchResults", searchResults) }),
+            ...(searchResults && { max_num_results: searchResults }),
             ...(searchFilters.trim() !== "" && { filters: jsonIn("searchFilters", searchFilters) }),
           },
         ]),
@@ -255,10 +246,4 @@ function jsonIn(field: string, text: string): Parsed {
   } catch (error) {
     throw new FormFault(field, `This is no JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
-}
-
-function numberIn(field: string, text: string) {
-  const value = Number(text);
-  if (!Number.isFinite(value)) throw new FormFault(field, "Expected a number.");
-  return value;
 }

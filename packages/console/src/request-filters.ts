@@ -27,14 +27,17 @@ export function requestsAddress(filters: RequestFilters) {
   return query.size > 0 ? `#/operate/requests?${query}` : "#/operate/requests";
 }
 
-/** The query of the API for the query of an address. */
-export function requestsQuery(query: Record<string, string>): Record<string, string> {
+/** The query of the API for the query of an address of a list: its times are in UTC, its metadata is `key=value`. */
+export function apiQuery(query: Record<string, string>): Record<string, string> {
   const asked: Record<string, string> = {};
   for (const [name, value] of Object.entries(query)) {
     if (name === "slow") asked.min_duration_ms = String(Math.round(Number(value) * 1_000) || 0);
     else if (name === "from") asked["created_at[gte]"] = String(secondsOf(value));
     else if (name === "until") asked["created_at[lt]"] = String(secondsOf(value));
-    else asked[name] = value;
+    else if (name === "metadata") {
+      const [key = "", ...rest] = value.split("=");
+      asked[`metadata[${key.trim()}]`] = rest.join("=").trim();
+    } else asked[name] = value;
   }
   return asked;
 }
@@ -43,6 +46,6 @@ export function requestsQuery(query: Record<string, string>): Record<string, str
  * Unix seconds.
  * @param time as `2026-11-30T05:30:00Z`
  */
-export function secondsOf(time: string) {
+function secondsOf(time: string) {
   return Math.floor(new Date(time).getTime() / 1_000) || 0;
 }

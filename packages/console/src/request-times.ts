@@ -1,8 +1,9 @@
 import { html, nothing } from "lit-html";
 import type { ResponseDetails } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
-import { ask, faultNotice, messageOf } from "./dialogs.ts";
+import { faultNotice, messageOf } from "./dialogs.ts";
 import { statusTag } from "./item-view.ts";
+import { show } from "./shown-once.ts";
 import { waterfall } from "./waterfall.ts";
 
 /** The types of items by the beginnings of their ids, for an operator, who does not see the items. */
@@ -20,11 +21,7 @@ export async function showTimes(id: string, tenant: string) {
   } catch (error) {
     fault = messageOf(error);
   }
-  await ask(
-    id,
-    html`<div class="stack request-times">${faultNotice(fault)} ${details ? detailsTemplate(details) : nothing}</div>`,
-    (close) => html`<button type="button" autofocus @click=${() => close("")}>Close</button>`,
-  );
+  await show(id, html`${faultNotice(fault)} ${details ? detailsTemplate(details) : nothing}`);
 }
 
 function detailsTemplate({ status, model, error, upstream_error: upstream, timing }: ResponseDetails) {

@@ -1,16 +1,12 @@
 import { html, nothing, render } from "lit-html";
-import type { Action, Outcome } from "./actions.ts";
-import { Actions } from "./actions.ts";
+import { type Action, Actions, type Outcome } from "./actions.ts";
 import { callJson } from "./api.ts";
-import type { Column } from "./cards-table.ts";
-import { objectsTable } from "./cards-table.ts";
+import { type Column, objectsTable } from "./cards-table.ts";
 import { faultNotice, messageWithField } from "./dialogs.ts";
-import type { Form } from "./fields.ts";
-import { fieldsTemplate, valuesIn } from "./fields.ts";
+import { type Form, fieldsTemplate, valuesIn } from "./fields.ts";
 import { iconButton } from "./icons.ts";
 import { statusTag } from "./item-view.ts";
-import type { Part } from "./list-and-one.ts";
-import { figures, partsOf } from "./list-and-one.ts";
+import { figures, type Part, partsOf } from "./list-and-one.ts";
 import { PagedList } from "./paged-list.ts";
 import { Refresher } from "./refresher.ts";
 import type { View } from "./view.ts";
@@ -55,6 +51,8 @@ export interface Resource<Item extends { id: string }> {
   isLive?: boolean;
   /** The time between two loads. Milliseconds. */
   everyMs?: number;
+  /** Loads an object of a page. Default: by the path. */
+  load?: (id: string) => Promise<Item>;
   page?: PageDescription<Item>;
 }
 
@@ -117,9 +115,6 @@ export class ResourceList<Item extends { id: string }> {
       this.#query = query;
     }
     this.draw();
-    // A choice of the user's outlives the drawing.
-    for (const choice of this.element.querySelectorAll<HTMLSelectElement>(".filters select"))
-      choice.value = query.get(choice.name) ?? "";
     this.#refresher.start();
   }
 
@@ -174,7 +169,7 @@ export class ResourceList<Item extends { id: string }> {
     const buttons = actions && ((item: Item) => this.#actions.buttons(actions, item, nameOf(item)));
     render(
       html`
-        <div class="section-heading">
+        <div class="section-heading buttons spread">
           ${this.#level === 2 ? html`<h2>${title}</h2>` : html`<h3>${title}</h3>`}
           <div class="buttons">
             ${listActions.map((action) => this.#actions.button(action, undefined, ""))}
@@ -201,7 +196,7 @@ function chosen(event: Event) {
 class ResourcePage<Item extends { id: string }> implements Part {
   element = document.createElement("div");
   #resource;
-  #path;
+  #id;
   #item: Item | undefined;
   #fault = { load: "", action: "" };
   /** The result of the last action. */
@@ -213,7 +208,7 @@ class ResourcePage<Item extends { id: string }> implements Part {
   constructor(resource: Resource<Item>, id: string) {
     this.element.className = "stack";
     this.#resource = resource;
-    this.#path = `${resource.source}/${encodeURIComponent(id)}`;
+    this.#id = id;
     this.#parts = resource.page?.parts?.(id, { refresh: () => void this.#refresher.now() }) ?? [];
     this.#refresher = new Refresher(() => this.#load(), resource.everyMs ?? EVERY_MS);
     this.#actions = new Actions<Item>(
@@ -238,7 +233,8 @@ class ResourcePage<Item extends { id: string }> implements Part {
 
   async #load() {
     try {
-      this.#set(await callJson(this.#path));
+      const { source, load = (id: string) => callJson(`${source}/${encodeURIComponent(id)}`) } = this.#resource;
+      this.#set(await load(this.#id));
       this.#fault.load = "";
     } catch (error) {
       this.#fault.load = messageWithField(error);
@@ -271,7 +267,7 @@ class ResourcePage<Item extends { id: string }> implements Part {
         ${
           item && page
             ? html`<header class="card stack">
-                  <div class="section-heading">
+                  <div class="section-heading buttons spread">
                     <h2><bdi>${nameOf(item)}</bdi> ${statusTag(page.status?.(item))}</h2>
                     ${this.#actions.buttons(actions, item, nameOf(item), true)}
                   </div>
@@ -292,11 +288,7 @@ class ResourcePage<Item extends { id: string }> implements Part {
 
 /** A section of *Operate* with a list. */
 export function sectionOf<Item extends { id: string }>(resource: Resource<Item>) {
-  return (element: HTMLElement) => {
-    const list = new ResourceList(resource);
-    element.append(list.element);
-    return list;
-  };
+  return () => new ResourceList(resource);
 }
 
 /** The list, or the page of the object with the id. */

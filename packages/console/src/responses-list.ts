@@ -1,4 +1,4 @@
-import { html, nothing, render } from "lit-html";
+import { html, nothing } from "lit-html";
 import { until } from "lit-html/directives/until.js";
 import type { ListedResponse } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
@@ -6,11 +6,9 @@ import { filterLink } from "./filter-link.ts";
 import { count, duration, moment, money } from "./format.ts";
 import { statusTag } from "./item-view.ts";
 import type { Part } from "./list-and-one.ts";
-import { recentResponses } from "./recent.ts";
-import { LONG_WAIT_MS, secondsOf } from "./request-filters.ts";
-import type { Resource } from "./resource.ts";
-import { ResourceList } from "./resource.ts";
-import { listsResponses } from "./session.ts";
+import { apiQuery, LONG_WAIT_MS } from "./request-filters.ts";
+import { type Resource, ResourceList } from "./resource.ts";
+import { listsResponses, recall } from "./session.ts";
 
 /** The tenant's stored responses, newest first, with a search and filters: `#/responses?query=…&status=…`. */
 
@@ -18,7 +16,7 @@ const STATUSES = ["completed", "incomplete", "failed", "cancelled", "in_progress
 
 /** The list, or where the deployment has none, the responses of this tab. */
 export function responsesList(): Part {
-  return listsResponses() ? new ResourceList(RESPONSES) : ofThisTab();
+  return listsResponses() ? new ResourceList(RESPONSES) : new ResourceList(OF_THIS_TAB);
 }
 
 const RESPONSES: Resource<ListedResponse> = {
@@ -44,7 +42,7 @@ const RESPONSES: Resource<ListedResponse> = {
     { name: "from", label: "From", kind: "time" },
     { name: "until", label: "Until", kind: "time" },
   ],
-  queryOf,
+  queryOf: apiQuery,
   columns: [
     ["Response", saidTemplate],
     [
@@ -70,17 +68,24 @@ const RESPONSES: Resource<ListedResponse> = {
   ],
 };
 
-function ofThisTab(): Part {
-  const element = document.createElement("div");
-  element.className = "stack";
-  const show = () =>
-    render(
-      html`<p class="notice">This deployment does not list responses: <code>RESPONSE_INDEX=true</code> turns that on.</p>
-        ${recentResponses("responses")}`,
-      element,
-    );
-  return { element, show };
-}
+/** A turn that this tab keeps, as far as it is stored. */
+type KeptTurn = { id: string; text: string };
+
+const OF_THIS_TAB: Resource<KeptTurn> = {
+  title: "Responses of this tab",
+  async source() {
+    const turns: KeptTurn[] = recall("turns") ?? [];
+    return turns.filter(({ id }) => id !== undefined).reverse();
+  },
+  nameOf: ({ id }) => id,
+  none: "There are none yet. You can open any stored response of your tenant by its id.",
+  note: () =>
+    html`<p class="notice">This deployment does not list responses: <code>RESPONSE_INDEX=true</code> turns that on.</p>`,
+  columns: [
+    ["Response", ({ id }) => html`<a href=${`#/responses/${id}`}><code>${id}</code></a>`],
+    ["Question", ({ text }) => html`<span class="said" dir="auto">${text}</span>`],
+  ],
+};
 
 function saidTemplate({ id, input, output, metadata }: ListedResponse) {
   return html`<a class="said" href=${`#/responses/${id}`} dir="auto">${input?.text || id}</a>
@@ -104,17 +109,4 @@ async function askName(id: string): Promise<string> {
   const found = await callJson(`/v1/conversations/${id}`).catch(() => undefined);
   const { title, name, topic } = found?.metadata ?? {};
   return title || name || topic || id;
-}
-
-/** The query of the API for the query of an address. */
-function queryOf(query: Record<string, string>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(query).map(([name, value]) => {
-      if (name === "from") return ["created_at[gte]", String(secondsOf(value))];
-      if (name === "until") return ["created_at[lt]", String(secondsOf(value))];
-      if (name !== "metadata") return [name, value];
-      const [key = "", ...rest] = value.split("=");
-      return [`metadata[${key.trim()}]`, rest.join("=").trim()];
-    }),
-  );
 }

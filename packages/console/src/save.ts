@@ -39,8 +39,8 @@ export async function copyText(text: string, { currentTarget }: Event) {
 }
 
 /** Saves a text as a file. */
-export function download(name: string, text: string | string[]) {
-  saveBlob(name, new Blob(Array.isArray(text) ? text : [text], { type: "text/plain" }));
+export function download(name: string, text: string) {
+  saveBlob(name, new Blob([text], { type: "text/plain" }));
 }
 
 export function saveBlob(name: string, blob: Blob) {

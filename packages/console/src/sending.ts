@@ -1,6 +1,5 @@
 import { ApiFault, call, callJson, tellKeyRefused } from "./api.ts";
-import type { Arrival as ArrivalOfEventBatches } from "./event-batches.ts";
-import { arrival, eventBatches, openSocket } from "./event-batches.ts";
+import { type Arrival, arrival, eventBatches, openSocket } from "./event-batches.ts";
 
 /**
  * The ways to request a response. Each gives batches of its events.
@@ -20,8 +19,6 @@ const LAST_PAUSE_MS = 2_000;
 const MAX_ATTEMPTS = 150;
 
 const TERMINAL = ["response.completed", "response.failed", "response.incomplete"];
-
-export type Arrival = ArrivalOfEventBatches;
 
 function isTerminal({ event }: Arrival) {
   return TERMINAL.includes(event.type);

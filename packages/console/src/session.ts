@@ -1,4 +1,5 @@
 import type { Parsed } from "./json.ts";
+
 /**
  * The user of this tab. The key is kept only in the tab's session storage: a reload keeps it, another tab starts
  * without it. A user who signed in at the issuer has a cookie instead. Scripts cannot read that cookie.
@@ -9,7 +10,7 @@ export type Who = "unknown" | "open" | "tenant" | "admin" | "both";
 
 const KEY = "console.key";
 
-/** The prefix of this console's other names in the session storage. */
+/** The prefix of this console's other names in the browser's storage. */
 const OWN = "console.";
 
 export interface Session {
@@ -84,18 +85,36 @@ export function forgetEverything() {
 
 /** The value that this tab saved under a name. Undefined if there is none, or it cannot be parsed. */
 export function recall(name: string): Parsed {
+  return read(() => sessionStorage, name);
+}
+
+/** Saves a value until the tab is closed or the user signs out. False if there was no room. */
+export function remember(name: string, value: unknown) {
+  return !isOver && write(() => sessionStorage, name, value);
+}
+
+/** The value that this browser keeps under a name, for all tabs and users. Undefined if there is none, or it cannot be parsed. */
+export function kept(name: string): Parsed {
+  return read(() => localStorage, name);
+}
+
+/** Keeps a value until the user deletes it. False if the browser does not. */
+export function keep(name: string, value: unknown) {
+  return write(() => localStorage, name, value);
+}
+
+/** @param storage Throws where the browser has none. */
+function read(storage: () => Storage, name: string): Parsed {
   try {
-    return JSON.parse(sessionStorage.getItem(OWN + name) ?? "null") ?? undefined;
+    return JSON.parse(storage().getItem(OWN + name) ?? "null") ?? undefined;
   } catch {
     return undefined;
   }
 }
 
-/** Saves a value until the tab is closed or the user signs out. False if there was no room. */
-export function remember(name: string, value: unknown) {
-  if (isOver) return false;
+function write(storage: () => Storage, name: string, value: unknown) {
   try {
-    sessionStorage.setItem(OWN + name, JSON.stringify(value));
+    storage().setItem(OWN + name, JSON.stringify(value));
     return true;
   } catch {
     return false;

@@ -1,9 +1,7 @@
-import { html, nothing, render } from "lit-html";
+import { html, nothing } from "lit-html";
 import { ApiFault, call, callJson } from "./api.ts";
-import { showModal } from "./dialogs.ts";
-import { showButton } from "./form-events.ts";
-import type { Who } from "./session.ts";
-import { access, keepUser, recall, remember } from "./session.ts";
+import { askFor } from "./question.ts";
+import { access, keepUser, recall, remember, type Who } from "./session.ts";
 
 /** Finds out who uses this tab, and asks for a key if one is needed. */
 
@@ -71,56 +69,19 @@ export function returnFromIssuer(): string | undefined {
  * @returns whether somebody is signed in
  */
 export function askForKey({ reason, isRequired }: { reason?: string; isRequired: boolean }): Promise<boolean> {
-  const dialog = document.createElement("dialog");
-  dialog.className = "sign-in";
-  dialog.setAttribute("aria-labelledby", "sign-in-title");
-  let fault = "";
-  let isBusy = false;
-
-  async function submit(event: SubmitEvent) {
-    event.preventDefault();
-    const field = dialog.querySelector("input");
-    const key = field?.value.trim() ?? "";
-    if (isBusy || key === "") return;
-    isBusy = true;
-    fault = "";
-    draw();
-    try {
-      await identify(key);
-      modal.close("signed in");
-    } catch (error) {
-      isBusy = false;
-      fault = error instanceof Error ? error.message : String(error);
-      draw();
-      field?.select();
-    }
-  }
-
-  function draw() {
-    render(
-      html`<form @submit=${submit}>
-        <h1 id="sign-in-title">responses-edge</h1>
-        ${reason === undefined ? html`<p>This server needs an API key.</p>` : html`<p class="notice" dir="auto" role="alert">${reason}</p>`}
-        <label for="key">API key</label>
-        <span class="secret"><input dir="auto" id="key" name="key" type="password" autocomplete="off" spellcheck="false" autofocus aria-describedby="key-note key-fault" />${showButton()}</span>
-        <p class="note" id="key-note">It stays in this tab, and is forgotten when you sign out or close it.</p>
-        <p class="fault" dir="auto" id="key-fault" role="alert">${fault || nothing}</p>
-        <div class="buttons">
-          <button class="primary" type="submit" aria-disabled=${isBusy}>${isBusy ? "Signing in…" : "Sign in"}</button>
-          ${
-            access() === "sign-in"
-              ? html`<a class="button" href="/console/login" @click=${() => remember("sign-in-at", location.hash)}>Sign in with your account</a>`
-              : nothing
-          }
-          ${isRequired ? nothing : html`<button type="button" @click=${() => modal.close("")}>Later</button>`}
-        </div>
-      </form>`,
-      dialog,
-    );
-  }
-
-  draw();
-  dialog.addEventListener("cancel", (event) => isRequired && event.preventDefault());
-  const modal = showModal(dialog);
-  return modal.closed.then((result) => result === "signed in");
+  const note = "It stays in this tab, and is forgotten when you sign out or close it.";
+  const link = html`<a class="button" href="/console/login" @click=${() => remember("sign-in-at", location.hash)}>Sign in with your account</a>`;
+  return askFor(
+    {
+      title: "responses-edge",
+      text: reason
+        ? html`<p class="notice" dir="auto" role="alert">${reason}</p>`
+        : html`<p>This server needs an API key.</p>`,
+      form: [{ name: "key", label: "API key", kind: "secret", isRequired: true, note }],
+      below: access() === "sign-in" ? link : nothing,
+      action: "Sign in",
+      back: isRequired ? "" : "Later",
+    },
+    ({ key }) => identify(key),
+  );
 }

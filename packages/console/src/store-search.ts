@@ -3,12 +3,10 @@ import type { VectorStore } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
 import { Asking } from "./asking.ts";
-import type { Form } from "./fields.ts";
-import { fieldsTemplate, valuesIn } from "./fields.ts";
+import { type Form, fieldsTemplate, valuesIn } from "./fields.ts";
 import { count } from "./format.ts";
 import { figures } from "./list-and-one.ts";
-import type { Found } from "./passage.ts";
-import { pagesTag, passageText } from "./passage.ts";
+import { type Found, pagesTag, passageText } from "./passage.ts";
 import type { PagePart } from "./resource.ts";
 import { attributesTemplate } from "./store-files.ts";
 
@@ -76,7 +74,7 @@ export function storeSearch(id: string): PagePart<VectorStore> {
         </form>
         ${search.fault}
         ${results?.length === 0 ? html`<p class="note">Nothing was found.</p>` : nothing}
-        ${results?.length ? html`<ol class="found" aria-label="Results">${results.map((each) => resultTemplate(each, queries ?? []))}</ol>` : nothing}
+        ${results?.length ? html`<ol class="stack tight" aria-label="Results">${results.map((each) => resultTemplate(each, queries ?? []))}</ol>` : nothing}
       `,
       element,
     );
@@ -90,7 +88,7 @@ export function storeSearch(id: string): PagePart<VectorStore> {
       if (!isByWordsAlone) rows.push(["Rank by meaning", count(byMeaning)]);
       return [...rows, ["Words that match", words.join(", ") || "none"] as const];
     });
-    return html`<li class="card">
+    return html`<li class="card stack tight">
       <p class="buttons">
         <strong class="file-name" dir="auto">${filename}</strong>
         <span class="tag busy">score ${score.toFixed(3)}</span>

@@ -1,43 +1,28 @@
+import type { TreeNode } from "@responses-edge/responses-api/platform/tree";
 import { callJson } from "./api.ts";
-import type { Turn } from "./chat-model.ts";
-import { listsResponses } from "./session.ts";
-import { Tree, type TreeNode } from "./tree-model.ts";
+import { Chat, type Turn } from "./chat-model.ts";
+import { otherVersions } from "./chat-versions.ts";
 
 /** A chat as the server has stored it, whoever made it. */
 
 const PAGE_LENGTH = 100;
 
 /** The maximum number of turns of one chat. */
-export const MAX_NODES = 20_000;
+const MAX_NODES = 20_000;
 
-/** The key of the metadata by which another version of a chat's first turn names the chat: by its first response's id. */
-export const CHAT = "chat";
-
-/** All nodes of a chat: of the tree that has a response or conversation, and of those with other versions of its first turn. */
-export async function readChat(id: string, signal: AbortSignal): Promise<TreeNode[]> {
+/** The chat of a response or conversation: its tree, and those of other versions of its first turn. Rejects as a call of the API does. */
+export async function readChat(id: string, signal: AbortSignal): Promise<Chat> {
   const own = await readTree(id, signal);
-  if (!listsResponses()) return own;
-  const roots = new Tree(own).roots.map(({ node }) => node.id);
-  const chat = await chatOf(roots[0] ?? id, signal);
-  const versions = await callJson(`/v1/responses?metadata[${CHAT}]=${encodeURIComponent(chat)}&limit=${PAGE_LENGTH}`, {
-    signal,
-  });
-  const others = [chat, ...versions.data.map((version: { id: string }) => version.id)].filter(
-    (each) => !roots.includes(each),
-  );
+  const roots = chatOf(own).childrenOf(undefined);
+  const others = await otherVersions(roots.map(({ key }) => key)[0] ?? id, signal);
   // The first version may have been deleted.
-  const trees = await Promise.all(others.map((other) => readTree(other, signal).catch(() => [])));
-  const known = new Set<string>();
-  return [own, ...trees].flat().filter((node) => !known.has(node.id) && known.add(node.id));
+  const asked = others.filter((other) => !roots.some(({ key }) => key === other));
+  const trees = await Promise.all(asked.map((other) => readTree(other, signal).catch(() => [])));
+  const nodes = new Map([own, ...trees].flat().map((node) => [node.id, node]));
+  return chatOf([...nodes.values()]);
 }
 
-/** The id by which a first turn names its chat: its own, unless it is another version of one. */
-async function chatOf(root: string, signal: AbortSignal): Promise<string> {
-  const response = await callJson(`/v1/responses/${encodeURIComponent(root)}`, { signal }).catch(() => undefined);
-  return response?.metadata?.[CHAT] ?? root;
-}
-
-/** All nodes of a tree, page by page. Rejects as a call of the API does. */
+/** All nodes of a tree, page by page. */
 async function readTree(id: string, signal: AbortSignal): Promise<TreeNode[]> {
   const kind = id.startsWith("conv_") ? "conversations" : "responses";
   const path = `/v1/${kind}/${encodeURIComponent(id)}/tree?order=asc&limit=${PAGE_LENGTH}`;
@@ -51,42 +36,42 @@ async function readTree(id: string, signal: AbortSignal): Promise<TreeNode[]> {
   return nodes;
 }
 
-/** The turns of stored nodes, each after the one that it continues. */
-export function turnsOf(nodes: readonly TreeNode[]): Turn[] {
-  const orphans = new Set<string>();
-  return new Tree(nodes).rows(new Set()).map(({ node, parent, isOrphan }) => {
-    if (isOrphan || (parent && orphans.has(parent.node.id))) orphans.add(node.id);
-    return {
-      key: node.id,
-      ...(parent && { parent: parent.node.id }),
-      id: node.id,
-      text: node.input?.text ?? "",
-      model: node.model,
-      createdAt: node.created_at * 1_000,
-      transport: "background",
-      isStored: true,
-      isOpen: ["queued", "in_progress"].includes(node.status),
-      status: node.status,
-      answered: node.output?.text ?? "",
-      ...(orphans.has(node.id) && { isOrphan: true }),
-      ...(isOrphan && { note: "The turn before this one was deleted: the chat begins here." }),
-    };
-  });
+function chatOf(nodes: readonly TreeNode[]): Chat {
+  const sorted = nodes.toSorted((one, other) => one.created_at - other.created_at || (one.id < other.id ? -1 : 1));
+  const known = new Set(nodes.map(({ id }) => id));
+  const inConversation = nodes
+    .filter(({ position }) => position !== null)
+    .sort((one, other) => (one.position ?? 0) - (other.position ?? 0));
+  const chat = new Chat(
+    sorted.map((node): Turn => {
+      const { id, previous_response_id: previous, continues_position: position, created_at: created, status } = node;
+      const isOrphan = previous !== null && !known.has(previous);
+      return {
+        ...{ key: id, id, parent: previous ?? lastUpTo(inConversation, position) },
+        ...{ text: node.input?.text ?? "", answered: node.output?.text ?? "", model: node.model },
+        ...{ createdAt: created * 1_000, transport: "background", isStored: true },
+        ...{ status, isOpen: status === "queued" || status === "in_progress" },
+        ...(isOrphan && { isOrphan, note: "The turn before this one was deleted: the chat begins here." }),
+      };
+    }),
+  );
+  for (const { turn } of chat.rows()) {
+    if (turn.parent !== undefined && chat.get(turn.parent)?.isOrphan) turn.isOrphan = true;
+  }
+  return chat;
 }
 
-/** The turns of a chat as nodes, for its map. */
-export function nodesOf(turns: Iterable<Turn>): TreeNode[] {
-  return [...turns].map(({ key, parent, createdAt, status, isOpen, model, text, answered }) => ({
-    id: key,
-    previous_response_id: parent ?? null,
-    position: null,
-    continues_position: null,
-    created_at: createdAt / 1_000,
-    status: status ?? (isOpen ? "in_progress" : "failed"),
-    background: true,
-    model,
-    usage: null,
-    input: { type: "message", text },
-    output: answered ? { type: "message", text: answered } : null,
-  }));
+/**
+ * The id of the last response up to a position of the conversation. The item at the position itself may not be a response.
+ * @param nodes in the order of their positions
+ */
+function lastUpTo(nodes: readonly TreeNode[], position: number | null): string | undefined {
+  if (position === null) return undefined;
+  let [low, high] = [0, nodes.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((nodes[middle]?.position ?? 0) <= position) low = middle + 1;
+    else high = middle;
+  }
+  return nodes[low - 1]?.id;
 }

@@ -12,6 +12,16 @@ export function saysNothing({ output }: ApiObject) {
   return isOnlyThoughts && parts.every((part) => !part.text && !part.refusal);
 }
 
+/** Items of an input that are read at once. */
+const PAGE_LENGTH = 100;
+
+/** A page of a response's own input. @param after the item before its first */
+export function inputItems(id: string, signal: AbortSignal, after?: string) {
+  const rest = after === undefined ? "" : `&after=${after}`;
+  const query = `order=asc&limit=${PAGE_LENGTH}${rest}`;
+  return callJson(`/v1/responses/${encodeURIComponent(id)}/input_items?${query}`, { signal });
+}
+
 /** A stored response; one that is being stored is waited for. */
 export async function retrieve(id: string, attempts: number, signal: AbortSignal) {
   for (let attempt = 1; ; attempt += 1) {

@@ -1,28 +1,20 @@
-/** Light, dark, or the system's theme. The browser keeps the choice for all tabs. */
+import { keep, kept } from "./session.ts";
 
-const NAME = "console.theme";
+/** Light, dark, or the system's theme. The browser keeps the choice for all tabs. */
 const THEMES = ["auto", "light", "dark"] as const;
 
 export type Theme = (typeof THEMES)[number];
 
 export function theme(): Theme {
-  try {
-    return THEMES.find((each) => each === localStorage.getItem(NAME)) ?? "auto";
-  } catch {
-    return "auto";
-  }
+  return THEMES.find((each) => each === kept("theme")) ?? "auto";
 }
 
-/** Applies the chosen theme. */
-export function applyTheme() {
-  document.documentElement.dataset.theme = theme();
+/** Applies the chosen theme. @param chosen without it, the one that the browser keeps */
+export function applyTheme(chosen: Theme = theme()) {
+  document.documentElement.dataset.theme = chosen;
 }
 
 export function chooseTheme(chosen: Theme) {
-  try {
-    localStorage.setItem(NAME, chosen);
-  } catch {
-    // If the browser stores nothing, the choice applies to this page.
-  }
-  document.documentElement.dataset.theme = chosen;
+  keep("theme", chosen);
+  applyTheme(chosen);
 }

@@ -1,34 +1,11 @@
+import type { ResponseTiming } from "../api-types.d.ts";
 import { duration } from "./format.ts";
 import type { ApiObject } from "./json.ts";
 
 /** The times of a response. All of them are milliseconds, since the server accepted the request. */
-export interface Timing {
-  /** Unix milliseconds. */
-  accepted_at: number;
-  waited_ms: number;
-  queued_ms: number;
-  rounds: TimedRound[];
-  items: { id: string; began_ms: number; ended_ms: number }[];
-  settled_ms: number;
-  rounds_omitted?: number;
-  items_omitted?: number;
-}
+export type Timing = ResponseTiming;
 
-export interface TimedRound {
-  server: string | null;
-  model: string;
-  purpose: "round" | "take_up" | "summary";
-  began_ms: number;
-  /** How long the round waited in the queue, before the model server took it. */
-  queued_ms: number;
-  first_token_ms: number | null;
-  ended_ms: number;
-  attempts: number;
-  input_tokens: number;
-  cached_tokens: number;
-  output_tokens: number;
-  error: string | null;
-}
+export type TimedRound = Timing["rounds"][number];
 
 /** A part of the time. */
 export interface Part {

@@ -1,5 +1,6 @@
 import { html, render } from "lit-html";
 import { type Actions, bodyOfTurn, Chat, continuationOf, repeatable, seenBy, type Turn } from "./chat-model.ts";
+import { versionMetadata } from "./chat-versions.ts";
 import { messageWithField } from "./dialogs.ts";
 import { draft } from "./draft.ts";
 import { EndFollower } from "./follow-end.ts";
@@ -7,7 +8,8 @@ import type { ApiObject } from "./json.ts";
 import { loadMarkdown } from "./markdown-tokens.ts";
 import { closeConnection } from "./sending.ts";
 import { recall, remember } from "./session.ts";
-import { CHAT, readChat, turnsOf } from "./stored-chat.ts";
+import { readChat } from "./stored-chat.ts";
+import { branchesElement } from "./tree-compare.ts";
 import { pairElement } from "./turn-pair.ts";
 import { TurnView } from "./turn-view.ts";
 
@@ -41,7 +43,7 @@ export interface Asked {
 /** The path of a chat, as turns on the page. */
 export class Transcript {
   element = document.createElement("div");
-  chat = new Chat();
+  chat: Chat;
   #form;
   #views = new Map<string, TurnView>();
   #pairs = new Map<string, HTMLElement>();
@@ -49,15 +51,16 @@ export class Transcript {
   #shown = SHOWN;
   #follower: EndFollower | undefined;
   #opening = new AbortController();
+  /** Two branches that stand side by side in the place of the path, and the turns of each from the root. */
+  #compared: { element: HTMLElement; paths: readonly [Turn[], Turn[]] } | undefined;
 
   /** Shows the chat that the tab has kept over a reload. */
   constructor(form: Form) {
     this.#form = form;
-    this.element.className = "transcript";
+    this.element.className = "transcript stack";
     this.#earlier.className = "earlier";
     loadMarkdown().catch(() => {});
-    const kept: Turn[] = recall("turns") ?? [];
-    for (const turn of kept) this.chat.add(turn);
+    this.chat = new Chat(recall("turns"));
     const choices = recall("choices");
     if (choices) this.chat.choices = choices;
     this.#draw();
@@ -109,7 +112,7 @@ export class Transcript {
     const answered = new Set(items.map(({ call_id: call }) => call));
     const path = this.chat.pathTo(parent);
     for (const turn of path) for (const { call_id: call } of turn.items ?? []) answered.add(call);
-    const outputOf = (turn: Turn) => repeatable(this.#view(turn).output, answered);
+    const outputOf = (turn: Turn) => repeatable(this.viewOf(turn).output, answered);
     return bodyOfTurn(fields, items, continuationOf(path, outputOf));
   }
 
@@ -118,7 +121,7 @@ export class Transcript {
     const { chat } = this;
     // The request has these turns itself, and so waits until they are read.
     const orphans = chat.pathTo(parent).filter(({ isOrphan }) => isOrphan);
-    if (orphans.length > 0) await Promise.all(orphans.map((turn) => this.#view(turn).restored));
+    if (orphans.length > 0) await Promise.all(orphans.map((turn) => this.viewOf(turn).restored));
     if (this.isRunning || chat !== this.chat) return;
     const { transport, store: isStored } = draft;
     const pair = secondModel === "" ? undefined : crypto.randomUUID();
@@ -142,9 +145,10 @@ export class Transcript {
       this.#views.set(turn.key, new TurnView(turn, this.#actions));
     }
     if (turns[0]) this.chat.choose(turns[0]);
+    this.#compared = undefined;
     this.#changed();
     this.toEnd();
-    await Promise.all(turns.map((turn) => this.#view(turn).send(began)));
+    await Promise.all(turns.map((turn) => this.viewOf(turn).send(began)));
     this.#changed();
   }
 
@@ -160,6 +164,7 @@ export class Transcript {
     this.#views.clear();
     this.#pairs.clear();
     this.#shown = SHOWN;
+    this.#compared = undefined;
     this.chat = new Chat();
     this.#changed();
   }
@@ -174,10 +179,10 @@ export class Transcript {
     this.#opening.abort();
     this.#opening = new AbortController();
     const { signal } = this.#opening;
-    const turns = turnsOf(await readChat(id, signal));
+    const chat = await readChat(id, signal);
     if (signal.aborted) return;
     this.clear();
-    for (const turn of turns) this.chat.add(turn);
+    this.chat = chat;
     const at = this.chat.ofResponse(id);
     if (at) this.chat.choose(at, isEnd);
     this.#changed();
@@ -187,9 +192,25 @@ export class Transcript {
   /** Shows the path through a turn. */
   show(turn: Turn, isEnd = false) {
     this.chat.choose(turn, isEnd);
+    this.#compared = undefined;
     this.#changed();
-    this.#view(turn).element.scrollIntoView({ block: "nearest" });
+    this.viewOf(turn).element.scrollIntoView({ block: "nearest" });
   }
+
+  /** Puts two branches side by side, in the place of the path. The turns at their ends, or the ids of their responses. */
+  compare(...ends: [Turn | string, Turn | string]) {
+    const [one, other] = ends.map((end) => (typeof end === "string" ? this.chat.ofResponse(end) : end));
+    if (!one || !other) return;
+    const paths = [this.chat.pathTo(one), this.chat.pathTo(other)] as const;
+    this.#compared = { paths, element: branchesElement(paths, this.viewOf, this.showPath) };
+    this.#draw();
+  }
+
+  /** Shows the path again. */
+  showPath = () => {
+    this.#compared = undefined;
+    this.#draw();
+  };
 
   /** Follows again what a refused key has interrupted. */
   signedIn() {
@@ -199,19 +220,20 @@ export class Transcript {
 
   /** The turns of the path, when the page has read them. */
   async read(): Promise<TurnView[]> {
-    const views = this.chat.path().map((turn) => this.#view(turn));
+    const views = this.chat.path().map((turn) => this.viewOf(turn));
     for (const view of views) await view.restored;
     return views;
   }
 
-  #view(turn: Turn): TurnView {
+  /** A turn on the page. One of the store is read when it is first needed. */
+  viewOf = (turn: Turn): TurnView => {
     const known = this.#views.get(turn.key);
     if (known) return known;
     const view = new TurnView(turn, this.#actions);
     this.#views.set(turn.key, view);
     view.restored = view.restore().then(() => this.#draw());
     return view;
-  }
+  };
 
   #changed = () => {
     this.#remember();
@@ -236,13 +258,13 @@ export class Transcript {
   #actions: Actions = {
     changed: () => this.#changed(),
     again: (turn, text) => {
-      const { fields = {} } = this.#view(turn);
+      const { fields = {} } = this.viewOf(turn);
       const parent = turn.parent === undefined ? undefined : this.chat.get(turn.parent);
       // An edited question is asked with the form as it is now.
       const isEdited = text !== undefined;
       try {
         const asked = isEdited ? this.#form.fields() : fields;
-        const own = parent ? asked : { ...asked, metadata: { ...asked.metadata, ...this.#ownChat } };
+        const own = parent ? asked : { ...asked, metadata: { ...asked.metadata, ...versionMetadata(this.chat) } };
         const items = isEdited ? withText(turn.items ?? [], text) : (turn.items ?? []);
         void this.ask({ items, text: text ?? turn.text, fields: own, parent });
       } catch (error) {
@@ -250,7 +272,7 @@ export class Transcript {
         this.#draw();
       }
     },
-    goOn: (turn, items, text) => void this.ask({ items, text, fields: this.#view(turn).fields ?? {}, parent: turn }),
+    goOn: (turn, items, text) => void this.ask({ items, text, fields: this.viewOf(turn).fields ?? {}, parent: turn }),
     choose: (turn, isEnd) => {
       this.show(turn, isEnd);
       if (isEnd) this.#form.focus();
@@ -259,27 +281,24 @@ export class Transcript {
     continuations: (turn) => this.chat.childrenOf(turn).length,
     bodyOf: (turn) => {
       const parent = turn.parent === undefined ? undefined : this.chat.get(turn.parent);
-      return this.bodyAfter(parent, this.#view(turn).fields ?? {}, turn.items ?? []);
+      return this.bodyAfter(parent, this.viewOf(turn).fields ?? {}, turn.items ?? []);
     },
   };
-
-  /** The metadata by which another version of the first turn names the chat. */
-  get #ownChat() {
-    const first = this.chat.childrenOf(undefined).find(({ id, isStored }) => isStored && id !== undefined);
-    const chat = first?.fields?.metadata?.[CHAT] ?? first?.id;
-    return chat === undefined ? {} : { [CHAT]: chat };
-  }
 
   /** Puts the path onto the page: its last turns, and both turns of a pair at its end. */
   #draw() {
     const path = this.chat.path();
     const first = Math.max(0, path.length - this.#shown);
-    const shown = path.slice(first).map((turn) => this.#view(turn));
-    const elements: HTMLElement[] = shown.map((view) => view.element);
+    const shown = path.slice(first).map((turn) => this.viewOf(turn));
+    let elements: HTMLElement[] = shown.map((view) => view.element);
     this.#joinOutputs(shown);
     const last = path.at(-1);
     if (last?.pair !== undefined) elements.splice(-1, 1, this.#pairElement(last.pair, last));
     if (first > 0) elements.unshift(this.#earlier);
+    if (this.#compared) {
+      elements = [this.#compared.element];
+      for (const branch of this.#compared.paths) this.#joinOutputs(branch.map(this.viewOf));
+    }
     render(
       html`<button type="button" class="plain" @click=${() => this.#showMore()}>Show ${Math.min(SHOWN, first)} earlier of ${first} turns</button>`,
       this.#earlier,
@@ -289,7 +308,7 @@ export class Transcript {
     while (same < elements.length && children[same] === elements[same]) same += 1;
     while (children.length > same) children[same]?.remove();
     this.element.append(...elements.slice(same));
-    for (const view of shown) view.redraw();
+    for (const view of shown) view.placed();
   }
 
   /** Puts outputs into the cards of their calls. The others stand at the beginning of their turn. */
@@ -310,7 +329,7 @@ export class Transcript {
 
   #pairElement(pair: string, { parent }: Turn): HTMLElement {
     const turns = [...this.chat.turns].filter((turn) => turn.pair === pair && turn.parent === parent);
-    const [one, other] = turns.map((turn) => this.#view(turn));
+    const [one, other] = turns.map((turn) => this.viewOf(turn));
     if (!one || !other) return one?.element ?? this.element;
     const known = this.#pairs.get(pair);
     if (known) return known;

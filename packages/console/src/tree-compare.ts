@@ -1,112 +1,111 @@
 import { html, nothing, render } from "lit-html";
-import { faultNotice, messageOf } from "./dialogs.ts";
-import { moment } from "./format.ts";
+import type { Turn } from "./chat-model.ts";
+import { beginning, moment } from "./format.ts";
 import { linkButton } from "./share.ts";
-import { nameOf } from "./tree-list.ts";
-import type { Entry as EntryOfTreeModel } from "./tree-model.ts";
-import { compared } from "./tree-model.ts";
-import { showTurnItems, turnText } from "./turn-items.ts";
+import { questionOf } from "./turn-parts.ts";
+import type { TurnView } from "./turn-view.ts";
 import { diffTemplate } from "./word-diff.ts";
 
-/** Two branches side by side, from the point where they part. */
-export type Entry = EntryOfTreeModel;
+/** Two branches of a chat side by side, from the point where they part. */
 
 /** Turns of each branch that are shown at first and added with each click on "more". */
 const TURNS = 10;
 
-/** @param close Called when the user has seen enough. */
-export function showBranches(element: HTMLElement, [one, other]: [one: Entry, other: Entry], close: () => void) {
-  const parted = compared(one, other);
-  const { common } = parted;
-  const link = `#/chat/${other.node.id}/compare/${one.node.id}/${other.node.id}`;
-  render(
-    html`<div class="buttons">
-        <button type="button" @click=${close}>Back to the chat</button>
-        ${linkButton(link)}
-      </div>
-      <p>${
-        common
-          ? html`Both continue <a href=${`#/responses/${common.node.id}`}><bdi>${nameOf(common)}</bdi></a>, and part there.`
-          : "They have nothing in common but the tree: each begins anew."
-      }</p>
-      ${differences(parted.one, parted.other)}
-      <div class="tree-branches">${branch(parted.one, "One branch")}${branch(parted.other, "The other branch")}</div>`,
-    element,
-  );
-}
-
-/** The words that differ: turn by turn, as far as both branches go. */
-function differences(one: readonly Entry[], other: readonly Entry[]) {
-  const element = document.createElement("details");
-  element.className = "card";
-  const inner = document.createElement("div");
-  inner.className = "stack inner";
-  const summary = document.createElement("summary");
-  summary.textContent = "Words that differ";
-  element.append(summary, inner);
-  element.addEventListener("toggle", () => void load(), { once: true });
+/**
+ * @param paths the turns from the root to the end of each branch
+ * @param viewOf gives a turn on the page, which reads it where it is not there yet
+ * @param close Called when the user has seen enough.
+ */
+export function branchesElement(
+  [one, other]: readonly [readonly Turn[], readonly Turn[]],
+  viewOf: (turn: Turn) => TurnView,
+  close: () => void,
+) {
+  const element = document.createElement("div");
+  element.className = "stack";
+  const parting = one.findIndex((turn, index) => turn !== other[index]);
+  const shared = parting < 0 ? one.length : parting;
+  const common = one[shared - 1];
+  const branches = [one.slice(shared), other.slice(shared)] as const;
+  const ends = [one.at(-1)?.id, other.at(-1)?.id];
+  let shown = TURNS;
+  let isDiffOpen = false;
+  draw();
   return element;
 
-  async function load() {
-    const { signal } = new AbortController();
-    const length = Math.min(TURNS, Math.max(one.length, other.length));
-    const textOf = async (entry: Entry | undefined) =>
-      entry ? turnText(entry.node.id, signal) : { input: "", output: "" };
-    render(html`<p class="note">Loading…</p>`, inner);
-    try {
-      const pairs = await Promise.all(
-        Array.from({ length }, (_, index) => Promise.all([textOf(one[index]), textOf(other[index])])),
-      );
-      render(
-        pairs.map(
-          ([a, b], index) => html`<section class="stack" aria-label="Turn ${index + 1}">
-            <h3>${index + 1}. Input</h3>
-            ${diffTemplate(a.input, b.input)}
-            <h3>${index + 1}. Output</h3>
-            ${diffTemplate(a.output, b.output)}
-          </section>`,
-        ),
-        inner,
-      );
-    } catch (error) {
-      render(faultNotice(messageOf(error)), inner);
-    }
+  function draw() {
+    render(
+      html`<div class="buttons">
+          <button type="button" @click=${close}>Back to the chat</button>
+          ${linkButton(`#/chat/${ends[1]}/compare/${ends.join("/")}`)}
+        </div>
+        <p>${
+          common
+            ? html`Both continue <a href=${`#/responses/${common.id}`}><bdi>${nameOf(common)}</bdi></a>, and part there.`
+            : "They have nothing in common but the tree: each begins anew."
+        }</p>
+        <details class="card" @toggle=${toggled}>
+          <summary>Words that differ</summary>
+          ${isDiffOpen ? html`<div class="stack inner">${differences()}</div>` : nothing}
+        </details>
+        <div class="tree-branches turn-pair">
+          ${branches.map((turns, index) => branchTemplate(turns, index === 0 ? "One branch" : "The other branch"))}
+        </div>`,
+      element,
+    );
+  }
+
+  function toggled(event: Event) {
+    isDiffOpen = (event.currentTarget as HTMLDetailsElement).open;
+    update();
+  }
+
+  /** Draws, and again when the shown turns have been read. */
+  function update() {
+    draw();
+    const turns = branches.flatMap((each) => each.slice(0, shown));
+    void Promise.all(turns.map((turn) => viewOf(turn).restored)).then(draw);
+  }
+
+  /** Turn by turn, as far as both branches go. */
+  function differences() {
+    const length = Math.min(shown, Math.max(...branches.map((turns) => turns.length)));
+    return Array.from({ length }, (_, index) => {
+      const [a, b] = branches.map((turns) => turns[index]);
+      const said = (turn: Turn | undefined) => (turn ? questionOf(turn) : "");
+      const answered = (turn: Turn | undefined) => (turn ? viewOf(turn).answerText : "");
+      return html`<section class="stack" aria-label="Turn ${index + 1}">
+        <h3>${index + 1}. Input</h3>
+        ${diffTemplate(said(a), said(b))}
+        <h3>${index + 1}. Output</h3>
+        ${diffTemplate(answered(a), answered(b))}
+      </section>`;
+    });
+  }
+
+  function branchTemplate(turns: readonly Turn[], title: string) {
+    const more = () => {
+      shown += TURNS;
+      update();
+    };
+    return html`<section class="card stack" role="region" aria-label=${title}>
+      <h2>${title}</h2>
+      ${turns.length === 0 ? html`<p class="note">Ends where the other one goes on.</p>` : turns.slice(0, shown).map(turnTemplate)}
+      ${shown < turns.length ? html`<p class="buttons"><button type="button" @click=${more}>Show more of ${turns.length - shown} turns</button></p>` : nothing}
+    </section>`;
+  }
+
+  function turnTemplate(turn: Turn) {
+    return html`<article class="stack">
+      <h3 class="turn-title"><a class="mono" href=${`#/responses/${turn.id}`}>${turn.id}</a></h3>
+      <p class="note">${moment(turn.createdAt / 1_000)} · ${turn.model} · ${turn.status?.replaceAll("_", " ")}</p>
+      ${viewOf(turn).element}
+    </article>`;
   }
 }
 
-function branch(entries: readonly Entry[], title: string) {
-  const section = document.createElement("section");
-  section.className = "card stack";
-  section.setAttribute("aria-label", title);
-  let shown = 0;
-  const turns: HTMLElement[] = [];
-  const more = () => {
-    for (const entry of entries.slice(shown, shown + TURNS)) turns.push(turnElement(entry));
-    shown = turns.length;
-    draw();
-  };
-  const draw = () =>
-    render(
-      html`<h2>${title}</h2>
-        ${entries.length === 0 ? html`<p class="note">Ends where the other one goes on.</p>` : turns}
-        ${shown < entries.length ? html`<p class="buttons"><button type="button" @click=${more}>Show more of ${entries.length - shown} turns</button></p>` : nothing}`,
-      section,
-    );
-  more();
-  return section;
-}
-
-function turnElement({ node }: Entry) {
-  const article = document.createElement("article");
-  article.className = "stack";
-  const items = document.createElement("div");
-  items.className = "turn-items stack";
-  render(
-    html`<h3 class="turn-title"><a class="mono" href=${`#/responses/${node.id}`}>${node.id}</a></h3>
-      <p class="note">${moment(node.created_at)} · ${node.model} · ${node.status.replaceAll("_", " ")}</p>
-      ${items}`,
-    article,
-  );
-  void showTurnItems(items, node.id, new AbortController().signal);
-  return article;
+/** A turn in a few words. */
+function nameOf({ key, text, answered }: Turn) {
+  const said = text || answered;
+  return said ? `“${beginning(said, 60)}”` : key;
 }

@@ -1,16 +1,13 @@
 import { html, nothing, render } from "lit-html";
-import { beginning, count, moment } from "./format.ts";
-import type { Entry as EntryOfTreeModel, Tree as TreeOfTreeModel } from "./tree-model.ts";
+import type { Chat, Row, Turn } from "./chat-model.ts";
+import { count, moment } from "./format.ts";
+import { statusTag } from "./item-view.ts";
 
 /**
- * A tree as a list of rows. Only visible rows are on the page. The list is one tab stop and follows the ARIA pattern
+ * The tree of a chat as a list of rows. Only visible rows are on the page. The list is one tab stop and follows the ARIA pattern
  * for trees: the up and down arrows move, right opens or goes in, left closes or goes out, Home, End, Page Up and Page
  * Down jump, Enter chooses.
  */
-
-export type Tree = TreeOfTreeModel;
-
-export type Entry = EntryOfTreeModel;
 
 /** The height of a row, in pixels. */
 const ROW_HEIGHT = 56;
@@ -21,14 +18,11 @@ const SPARE_ROWS = 8;
 /** Deeper rows get no further indentation. */
 const MAX_INDENT = 16;
 
-/** The expected status. Rows do not show it. */
-const USUAL = "completed";
-
 export class TreeList {
   /** To be put into the page. */
   element = document.createElement("div");
-  #tree: Tree | undefined;
-  #rows: Entry[] = [];
+  #chat: Chat | undefined;
+  #rows: Row[] = [];
   #closed: Set<string> = new Set();
   #active = 0;
   /** The text of the search, in lower case. */
@@ -37,7 +31,7 @@ export class TreeList {
   #onChoose;
   #isDrawing = false;
 
-  constructor(onChoose: (entry: Entry) => void) {
+  constructor(onChoose: (turn: Turn) => void) {
     this.#onChoose = onChoose;
     const { element } = this;
     element.className = "tree-list";
@@ -52,22 +46,19 @@ export class TreeList {
   }
 
   /**
-   * Shows a tree; what was closed in it stays so.
-   * @param chosen an id
+   * Shows a chat. Closed turns stay closed, and the active one stays active until another one is chosen.
+   * @param chosen the key of a turn
    */
-  set(tree: Tree, chosen: string | undefined) {
-    this.#tree = tree;
-    this.#chosen = chosen;
+  set(chat: Chat, chosen: string | undefined) {
+    this.#chat = chat;
     this.#wanted = "";
     this.#fill();
-    const at = this.#rows.findIndex(({ node }) => node.id === chosen);
-    this.#active = Math.max(0, at);
-    this.#scrollTo(this.#active);
+    this.choose(chosen);
     this.#draw();
   }
 
   /**
-   * Shows only what has a text in its id or its previews, wherever it is; all of it for the empty one. Gives how many those are.
+   * Shows only turns with a text in their id, question or answer; all turns for the empty one. Gives their number.
    */
   find(wanted: string) {
     this.#wanted = wanted.toLowerCase();
@@ -80,17 +71,19 @@ export class TreeList {
   /** Closes all that is continued, but for the roots, or opens it. */
   foldAll(isClosed: boolean) {
     this.#closed.clear();
-    for (const { node, parent, children } of (isClosed && this.#tree?.rows(this.#closed)) || []) {
-      if (parent && children.length > 0) this.#closed.add(node.id);
+    for (const { turn, depth, children } of (isClosed && this.#chat?.rows()) || []) {
+      if (depth > 1 && children > 0) this.#closed.add(turn.key);
     }
     this.#fill();
     this.#scrollTo(this.#active);
     this.#draw();
   }
 
-  choose(id: string | undefined) {
-    this.#chosen = id;
-    const at = this.#rows.findIndex(({ node }) => node.id === id);
+  /** Marks a turn. @param key of the turn */
+  choose(key: string | undefined) {
+    if (key === this.#chosen) return;
+    this.#chosen = key;
+    const at = this.#rows.findIndex(({ turn }) => turn.key === key);
     if (at >= 0) {
       this.#active = at;
       this.#scrollTo(at);
@@ -99,10 +92,10 @@ export class TreeList {
   }
 
   #fill() {
-    const id = this.#rows[this.#active]?.node.id;
-    const rows = this.#tree?.rows(this.#wanted ? new Set() : this.#closed) ?? [];
-    this.#rows = this.#wanted ? rows.filter(({ node }) => hasText(node, this.#wanted)) : rows;
-    const at = this.#rows.findIndex(({ node }) => node.id === id);
+    const key = this.#rows[this.#active]?.turn.key;
+    const rows = this.#chat?.rows(this.#wanted ? undefined : this.#closed) ?? [];
+    this.#rows = this.#wanted ? rows.filter(({ turn }) => hasText(turn, this.#wanted)) : rows;
+    const at = this.#rows.findIndex(({ turn }) => turn.key === key);
     this.#active = Math.max(0, Math.min(at, this.#rows.length - 1));
   }
 
@@ -130,30 +123,28 @@ export class TreeList {
     else this.element.removeAttribute("aria-activedescendant");
   }
 
-  #row({ node, parent, children, index, depth, indent, isOrphan }: Entry, at: number) {
-    const isClosed = this.#closed.has(node.id);
-    const siblings = parent ? parent.children.length : (this.#tree?.roots.length ?? 1);
-    const said = node.input?.text || (node.input ? `[${node.input.type}]` : "–");
-    const answered = node.output?.text || (node.output ? `[${node.output.type}]` : "");
+  #row({ turn, children, siblings, index, depth, indent }: Row, at: number) {
+    const isClosed = this.#closed.has(turn.key);
+    const status = turn.status ?? (turn.isOpen ? "in_progress" : "failed");
     return html`<div
       role="treeitem"
       id=${`turn-${at}`}
       data-at=${at}
       class="tree-row${at === this.#active ? " active" : ""}"
       .style=${`--indent: ${Math.min(indent, MAX_INDENT)}`}
-      title=${moment(node.created_at)}
+      title=${moment(turn.createdAt / 1_000)}
       aria-level=${depth}
       aria-setsize=${siblings}
       aria-posinset=${index + 1}
-      aria-expanded=${children.length === 0 ? nothing : String(!isClosed)}
-      aria-selected=${String(node.id === this.#chosen)}
+      aria-expanded=${children === 0 ? nothing : String(!isClosed)}
+      aria-selected=${String(turn.key === this.#chosen)}
     >
-      <span class="tree-toggle" aria-hidden="true">${children.length === 0 ? "" : isClosed ? "▸" : "▾"}</span>
-      <span class="tree-said" dir="auto">${isOrphan ? html`<span class="unseen" dir="ltr">Continues a deleted response. </span>` : nothing}${said}</span>
-      <span class="tree-answered" dir="auto">${answered}</span>
-      <span class="tree-facts">
+      <span class="tree-toggle" aria-hidden="true">${children === 0 ? "" : isClosed ? "▸" : "▾"}</span>
+      <span class="tree-said cut" dir="auto">${turn.isOrphan && depth === 1 ? html`<span class="unseen" dir="ltr">Continues a deleted response. </span>` : nothing}${turn.text || "–"}</span>
+      <span class="tree-answered cut" dir="auto">${turn.answered}</span>
+      <span class="tree-facts buttons">
         ${siblings > 1 ? html`<span class="tag">${count(index + 1)}/${count(siblings)}</span>` : nothing}
-        ${node.status === USUAL ? nothing : html`<span class="tag ${node.status === "in_progress" || node.status === "queued" ? "busy" : "bad"}">${node.status.replaceAll("_", " ")}</span>`}
+        ${status === "completed" ? nothing : statusTag(status)}
       </span>
     </div>`;
   }
@@ -176,87 +167,67 @@ export class TreeList {
   }
 
   #fold(at: number, isClosed: boolean) {
-    const id = this.#rows[at]?.node.id;
-    if (id === undefined) return;
+    const key = this.#rows[at]?.turn.key;
+    if (key === undefined) return;
     this.#active = at;
-    if (isClosed) this.#closed.add(id);
-    else this.#closed.delete(id);
+    if (isClosed) this.#closed.add(key);
+    else this.#closed.delete(key);
     this.#fill();
     this.#draw();
   }
 
   #choose(at: number) {
-    const entry = this.#rows[at];
-    if (!entry) return;
+    const row = this.#rows[at];
+    if (!row) return;
     this.#active = at;
-    this.#chosen = entry.node.id;
+    this.#chosen = row.turn.key;
     this.#draw();
-    this.#onChoose(entry);
+    this.#onChoose(row.turn);
   }
 
   #clicked(event: MouseEvent) {
     const target = event.target as Element;
-    const row = target.closest("[data-at]");
-    if (!(row instanceof HTMLElement)) return;
-    const at = Number(row.dataset.at);
-    const entry = this.#rows[at];
-    if (target.closest(".tree-toggle") && entry && entry.children.length > 0) {
-      this.#fold(at, !this.#closed.has(entry.node.id));
-    } else this.#choose(at);
+    const element = target.closest("[data-at]");
+    if (!(element instanceof HTMLElement)) return;
+    const at = Number(element.dataset.at);
+    const row = this.#rows[at];
+    if (target.closest(".tree-toggle") && row && row.children > 0) this.#fold(at, !this.#closed.has(row.turn.key));
+    else this.#choose(at);
   }
 
   #pressed(event: KeyboardEvent) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
     const at = this.#active;
-    const entry = this.#rows[at];
-    if (!entry) return;
-    const isClosed = this.#closed.has(entry.node.id);
+    const row = this.#rows[at];
+    if (!row) return;
+    const isClosed = this.#closed.has(row.turn.key);
     const page = Math.max(1, Math.floor(this.element.clientHeight / ROW_HEIGHT) - 1);
-    switch (event.key) {
-      case "ArrowDown":
-        this.#go(at + 1);
-        break;
-      case "ArrowUp":
-        this.#go(at - 1);
-        break;
-      case "PageDown":
-        this.#go(at + page);
-        break;
-      case "PageUp":
-        this.#go(at - page);
-        break;
-      case "Home":
-        this.#go(0);
-        break;
-      case "End":
-        this.#go(this.#rows.length - 1);
-        break;
-      case "ArrowRight":
+    const moves: Record<string, () => void> = {
+      ArrowDown: () => this.#go(at + 1),
+      ArrowUp: () => this.#go(at - 1),
+      PageDown: () => this.#go(at + page),
+      PageUp: () => this.#go(at - page),
+      Home: () => this.#go(0),
+      End: () => this.#go(this.#rows.length - 1),
+      Enter: () => this.#choose(at),
+      " ": () => this.#choose(at),
+      ArrowRight: () => {
         if (isClosed) this.#fold(at, false);
-        else if (entry.children.length > 0) this.#go(at + 1);
-        break;
-      case "ArrowLeft":
-        if (!isClosed && entry.children.length > 0) this.#fold(at, true);
-        else if (entry.parent) this.#go(this.#rows.indexOf(entry.parent));
-        break;
-      case "Enter":
-      case " ":
-        this.#choose(at);
-        break;
-      default:
-        return;
-    }
+        else if (row.children > 0) this.#go(at + 1);
+      },
+      ArrowLeft: () => {
+        if (!isClosed && row.children > 0) this.#fold(at, true);
+        else if (row.depth > 1) this.#go(this.#rows.findIndex(({ turn }) => turn.key === row.turn.parent));
+      },
+    };
+    const move = moves[event.key];
+    if (!move) return;
     event.preventDefault();
+    move();
   }
 }
 
 /** @param wanted in small letters */
-function hasText({ id, input, output }: Entry["node"], wanted: string) {
-  return [id, input?.text, output?.text].some((text) => text?.toLowerCase().includes(wanted));
-}
-
-/** A node in a few words. */
-export function nameOf({ node }: Entry) {
-  const text = node.input?.text || node.output?.text;
-  return text ? `“${beginning(text, 60)}”` : node.id;
+function hasText({ id, text, answered }: Turn, wanted: string) {
+  return [id, text, answered].some((each) => each?.toLowerCase().includes(wanted));
 }

@@ -88,7 +88,7 @@ export function seenTemplate(turn: Turn, hasText: boolean, actions: Actions, dro
       : `The model will see the question and ${hasText ? "the answer as far as it is here" : "no answer"}.`;
   const isLast = actions.continuations(turn) === 0;
   const goOn = () => actions.goOn(turn, [{ type: "message", role: "user", content: "Continue." }], "Continue.");
-  return html`<div class="seen">
+  return html`<div class="buttons">
     <p class="note">${words}</p>
     ${
       isLast
@@ -141,7 +141,7 @@ export function figuresTemplate(response: ApiObject | undefined, { first, token,
     end > 0 && `${duration(end)} in all`,
     speed,
   ].filter(Boolean);
-  return html`<span class="note figures-line">${parts.join(" · ")}</span>`;
+  return html`<span class="note figures-line cut">${parts.join(" · ")}</span>`;
 }
 
 export function connectionInWords(connection: Connection) {
@@ -150,4 +150,13 @@ export function connectionInWords(connection: Connection) {
     : connection.resumedAfter < 0
       ? "Connected again, from the first event."
       : `Connected again after event ${connection.resumedAfter}: nothing is lost, nothing is repeated.`;
+}
+
+/** How the connection is, where it was lost, or where nothing comes over it. */
+export function connectionTemplate(connection: Connection | undefined, isOpen: boolean, isSilent: boolean) {
+  if (connection && (isOpen || "resumedAfter" in connection))
+    return html`<p class="notice connection">${connectionInWords(connection)}</p>`;
+  if (isOpen && isSilent)
+    return html`<p class="note connection">Connected. No new text for a while: the server waits for the model server.</p>`;
+  return nothing;
 }

@@ -1,7 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.ts";
 import { Answer } from "./answer.ts";
-import { ApiFault, callJson } from "./api.ts";
+import { ApiFault } from "./api.ts";
 import { callsTemplate } from "./call-form.ts";
 import { type Actions, fieldsOf, seenBy, type Turn } from "./chat-model.ts";
 import { withLocalFiles } from "./code-samples.ts";
@@ -14,9 +14,10 @@ import { ItemView, statusTag } from "./item-view.ts";
 import type { ApiObject, Parsed } from "./json.ts";
 import { copyText } from "./save.ts";
 import { type Connection, cancel, follow, send } from "./sending.ts";
-import { retrieve, runs, whole } from "./stored-response.ts";
+import { inputItems, retrieve, runs, whole } from "./stored-response.ts";
 import {
   connectionInWords,
+  connectionTemplate,
   editForm,
   figuresTemplate,
   noticesTemplate,
@@ -32,9 +33,6 @@ const STORED_ATTEMPTS = 15;
 
 /** The reason of a response that ended with its page. */
 const CUT = "The page was left before the response had ended, which stopped it. A response in the background goes on.";
-
-/** Items of the input that are loaded. The response's page has the rest. */
-const MAX_INPUT_ITEMS = 100;
 
 /** An open stream without an event for this time is told. Milliseconds. */
 const SILENT_MS = 5_000;
@@ -63,6 +61,8 @@ export class TurnView {
   #connection: Connection | undefined;
   #silence: ReturnType<typeof setTimeout> | undefined;
   #isSilent = false;
+  /** Its place in the chat, as it was drawn. */
+  #place = "";
   /** Outputs and decisions that the next turn gives to the calls of this one. */
   #isAnswered = false;
 
@@ -160,8 +160,7 @@ export class TurnView {
   }
 
   async #readInput(id: string) {
-    const path = `/v1/responses/${encodeURIComponent(id)}/input_items?order=asc&limit=${MAX_INPUT_ITEMS}`;
-    const { data, has_more: hasMore } = await callJson(path, { signal: this.#abort.signal });
+    const { data, has_more: hasMore } = await inputItems(id, this.#abort.signal);
     this.turn.items = data;
     this.#hasMoreInput = hasMore;
     this.#actions.changed();
@@ -198,7 +197,15 @@ export class TurnView {
     void this.#take(follow(id, this.#abort.signal, this.#last, this.#told), false);
   }
 
-  redraw = () => this.#draw();
+  /** Draws the turn again if its place in the chat has changed. */
+  placed() {
+    const { siblings, continuations } = this.#actions;
+    const versions = siblings(this.turn);
+    const place = [versions.indexOf(this.turn), versions.length, continuations(this.turn), this.turn.note].join();
+    if (place === this.#place) return;
+    this.#place = place;
+    this.#draw();
+  }
 
   async #cancel(id: string) {
     try {
@@ -302,13 +309,11 @@ export class TurnView {
 
   #fail(error: unknown) {
     this.turn.fault = messageWithField(error);
+    const { transport, id } = this.turn;
+    const isMissing = error instanceof ApiFault && error.status === 404;
     // A run goes on without whoever could not follow it.
-    const goesOn =
-      this.turn.transport === "background" &&
-      this.turn.id !== undefined &&
-      !(error instanceof ApiFault && error.status === 404);
-    if (goesOn) return this.#draw();
-    this.#end();
+    if (transport === "background" && id !== undefined && !isMissing) this.#draw();
+    else this.#end();
   }
 
   #draw() {
@@ -322,7 +327,7 @@ export class TurnView {
         ${this.#hasMoreInput ? html`<p class="note">The input has more items: <a href="#/responses/${this.turn.id}">all of it</a>.</p>` : nothing}
         ${this.#answer.element}
         ${noticesTemplate(this.turn, response, () => this.followAgain())}
-        ${this.#connectionTemplate()}
+        ${connectionTemplate(this.#connection, isOpen, this.#isSilent)}
         ${isOpen ? nothing : this.#seenTemplate()}
         ${isOpen || this.#isAnswered ? nothing : callsTemplate(this.output, response, (items, text) => this.#actions.goOn(this.turn, items, text))}
         ${this.#footer()}
@@ -330,14 +335,6 @@ export class TurnView {
       `,
       this.element,
     );
-  }
-
-  #connectionTemplate() {
-    if (this.#connection && (this.turn.isOpen || "resumedAfter" in this.#connection))
-      return html`<p class="notice connection">${connectionInWords(this.#connection)}</p>`;
-    if (this.turn.isOpen && this.#isSilent)
-      return html`<p class="note connection">Connected. No new text for a while: the server waits for the model server.</p>`;
-    return nothing;
   }
 
   #seenTemplate() {

@@ -3,8 +3,7 @@ import type { File } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { uploadFile } from "./api.ts";
 import { messageWithField } from "./dialogs.ts";
-import type { Form } from "./fields.ts";
-import { fieldsTemplate, valuesIn } from "./fields.ts";
+import { type Form, fieldsTemplate, valuesIn } from "./fields.ts";
 import { size } from "./format.ts";
 import type { ApiObject } from "./json.ts";
 
@@ -138,7 +137,7 @@ export class Uploads {
           <input class="unseen" id=${this.#id} type="file" multiple @change=${this.#chosen} />
           <span class="note">or drop them here</span>
         </p>
-        ${this.#list.length === 0 ? nothing : html`<ul class="upload-list" aria-label="Uploads">${this.#list.map((each) => this.#template(each))}</ul>`}
+        ${this.#list.length === 0 ? nothing : html`<ul class="upload-list stack tight" aria-label="Uploads">${this.#list.map((each) => this.#template(each))}</ul>`}
         ${this.#list.every(isUnderWay) ? nothing : html`<button type="button" class="plain" @click=${this.#forgetEnded}>Clear the list</button>`}
       `,
       this.element,
@@ -149,7 +148,7 @@ export class Uploads {
     const { number, file, state, sent, fault } = upload;
     const id = `${this.#id}-${number}`;
     const look = state === "done" ? "good" : state === "failed" ? "bad" : "";
-    return html`<li>
+    return html`<li class="buttons">
       <span class="file-name" id=${id} dir="auto">${file.name}</span>
       <span class="note">${state === "sending" ? `${size(sent)} of ${size(file.size)}` : size(file.size)}</span>
       ${

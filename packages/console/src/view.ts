@@ -15,11 +15,3 @@ export interface View {
   /** Called when the user gave a new key after the server refused the old one. */
   signedIn?: () => void;
 }
-
-/** A part of the operator's view. */
-export interface Section {
-  /** Called each time the section is shown, with the query of the address: loads new data. */
-  show: (query: URLSearchParams) => void;
-  /** Called when another section is shown. */
-  hide?: () => void;
-}

@@ -5,7 +5,16 @@ import { callName, isRun, type TimedRound, type Timing, whereTimeWent } from "./
 
 /** The course of a response: its waits, rounds and items as bars over time. */
 
-type Kind = "is-wait" | "is-prompt" | "is-writing" | "is-call" | "is-item" | "is-gateway";
+const KINDS = {
+  wait: { label: "waiting", colour: "var(--series-4)" },
+  prompt: { label: "until the first token", colour: "var(--series-5)" },
+  writing: { label: "writing", colour: "var(--accent)" },
+  call: { label: "tool", colour: "var(--series-1)" },
+  item: { label: "thought, text, call", colour: "var(--series-2)" },
+  gateway: { label: "this gateway", colour: "var(--series-6)" },
+};
+
+type Kind = keyof typeof KINDS;
 
 interface Bar {
   name: string;
@@ -16,15 +25,6 @@ interface Bar {
 
 /** Bars that are shown. */
 const MAX_BARS = 100;
-
-const LEGEND: [Kind, string][] = [
-  ["is-wait", "waiting"],
-  ["is-prompt", "until the first token"],
-  ["is-writing", "writing"],
-  ["is-call", "tool"],
-  ["is-item", "thought, text, call"],
-  ["is-gateway", "this gateway"],
-];
 
 const PURPOSES: Record<TimedRound["purpose"], (round: number) => string> = {
   round: (round) => `Round ${round}`,
@@ -46,14 +46,18 @@ function timesTemplate(timing: Timing, output: readonly ApiObject[]) {
   const kinds = new Set(bars.flatMap(({ parts }) => parts.map(({ kind }) => kind)));
   const omitted = (timing.rounds_omitted ?? 0) + (timing.items_omitted ?? 0) + Math.max(0, bars.length - MAX_BARS);
   return html`
-    <p class="where-time" dir="auto">${most}</p>
+    <p class="where-time" dir="auto"><strong>${most}</strong></p>
     ${others.length > 0 ? html`<p class="note" dir="auto">${others.join(" · ")}</p>` : nothing}
     <ol class="waterfall" aria-label="Times">
       ${bars.slice(0, MAX_BARS).map((bar) => barTemplate(bar, Math.max(1, timing.settled_ms)))}
     </ol>
     ${omitted > 0 ? html`<p class="note">${count(omitted)} more are not shown.</p>` : nothing}
-    <ul class="legend">
-      ${LEGEND.filter(([kind]) => kinds.has(kind)).map(([kind, name]) => html`<li><span class="swatch waterfall-bar ${kind}" aria-hidden="true"></span>${name}</li>`)}
+    <ul class="legend buttons">
+      ${Object.entries(KINDS).map(([kind, { label, colour }]) =>
+        kinds.has(kind as Kind)
+          ? html`<li><span class="swatch" .style=${`background: ${colour}`} aria-hidden="true"></span>${label}</li>`
+          : nothing,
+      )}
     </ul>
   `;
 }
@@ -61,58 +65,47 @@ function timesTemplate(timing: Timing, output: readonly ApiObject[]) {
 function barTemplate({ name, note, parts }: Bar, end: number) {
   const percent = (ms: number) => `${((100 * ms) / end).toFixed(2)}%`;
   const [from, until] = [parts[0]?.from ?? 0, parts.at(-1)?.until ?? 0];
+  const styleOf = ({ kind, from: begin, until: stop }: Bar["parts"][number], index: number) =>
+    `${index === 0 ? `margin-inline-start: min(${percent(from)}, 100% - 3px);` : ""} width: ${percent(stop - begin)}; background: ${KINDS[kind].colour}`;
   return html`<li>
-    <span class="waterfall-name" dir="auto">${name}</span>
-    <span class="waterfall-track">
-      ${parts.map(
-        (part, index) =>
-          html`<span class="waterfall-bar ${part.kind}" .style=${`${index === 0 ? `margin-inline-start: min(${percent(from)}, 100% - 3px);` : ""} width: ${percent(part.until - part.from)}`}></span>`,
-      )}
-    </span>
-    <span class="waterfall-time">${duration(until - from)}<span class="unseen">, from ${duration(from)} on</span></span>
-    ${note ? html`<span class="waterfall-note note" dir="auto">${note}</span>` : nothing}
+    <span class="cut" dir="auto">${name}</span>
+    <span class="waterfall-track">${parts.map((part, index) => html`<span .style=${styleOf(part, index)}></span>`)}</span>
+    <span class="time">${duration(until - from)}<span class="unseen">, from ${duration(from)} on</span></span>
+    ${note ? html`<span class="note" dir="auto">${note}</span>` : nothing}
   </li>`;
 }
 
-function barsOf(
-  { waited_ms: waited, rounds, items, settled_ms: settled }: Timing,
-  output: readonly ApiObject[],
-): Bar[] {
+function barsOf({ waited_ms: waited, rounds, items, settled_ms: settled }: Timing, output: readonly ApiObject[]) {
   const known = new Map(output.map((item) => [item.id, item]));
-  const wait: Bar[] =
-    waited > 0
-      ? [
-          {
-            name: "Conversation",
-            note: "An earlier turn had it.",
-            parts: [{ kind: "is-wait", from: 0, until: waited }],
-          },
-        ]
-      : [];
+  const bar = (name: string, kind: Kind, from: number, until: number, note?: string): Bar[] =>
+    until > from || kind === "item" || kind === "call" ? [{ name, note, parts: [{ kind, from, until }] }] : [];
   let number = 0;
   const ofRounds = rounds.map((round): Bar => {
     if (round.purpose === "round") number += 1;
     return { name: PURPOSES[round.purpose](number), note: roundInWords(round), parts: partsOfRound(round) };
   });
-  const ofItems = items.map(({ id, began_ms: from, ended_ms: until }): Bar => {
+  const ofItems = items.flatMap(({ id, began_ms: from, ended_ms: until }) => {
     const item = known.get(id) ?? { type: "item" };
     const isCall = String(item.type).endsWith("_call");
     const name = isCall ? callName(item) : String(item.type).replaceAll("_", " ");
-    return { name, parts: [{ kind: isRun(item) ? "is-call" : "is-item", from, until }] };
+    return bar(name, isRun(item) ? "call" : "item", from, until);
   });
   const work = [...ofRounds, ...ofItems].sort((one, other) => (one.parts[0]?.from ?? 0) - (other.parts[0]?.from ?? 0));
-  const from = Math.max(waited, ...rounds.map((round) => round.ended_ms), ...items.map((item) => item.ended_ms));
-  const rest: Bar[] = settled > from ? [{ name: "Ending", parts: [{ kind: "is-gateway", from, until: settled }] }] : [];
-  return [...wait, ...work, ...rest];
+  const end = Math.max(waited, ...rounds.map((round) => round.ended_ms), ...items.map((item) => item.ended_ms));
+  return [
+    ...bar("Conversation", "wait", 0, waited, "An earlier turn had it."),
+    ...work,
+    ...bar("Ending", "gateway", end, settled),
+  ];
 }
 
 function partsOfRound({ began_ms: began, queued_ms: queued, first_token_ms: first, ended_ms: ended }: TimedRound) {
   const asked = Math.min(began + queued, ended);
   const token = Math.max(asked, first ?? ended);
   const parts: Bar["parts"] = [
-    { kind: "is-wait", from: began, until: asked },
-    { kind: "is-prompt", from: asked, until: token },
-    { kind: "is-writing", from: token, until: ended },
+    { kind: "wait", from: began, until: asked },
+    { kind: "prompt", from: asked, until: token },
+    { kind: "writing", from: token, until: ended },
   ];
   const long = parts.filter(({ from, until }) => until > from);
   return long.length > 0 ? long : parts.slice(-1);

@@ -5,9 +5,8 @@ import { callJson } from "./api.ts";
 import type { Form } from "./fields.ts";
 import { count, moment } from "./format.ts";
 import { statusTag } from "./item-view.ts";
-import { showSecret } from "./question.ts";
-import type { Resource } from "./resource.ts";
-import { ResourceList, resourceView } from "./resource.ts";
+import { type Resource, ResourceList, resourceView } from "./resource.ts";
+import { showSecret } from "./shown-once.ts";
 import type { View } from "./view.ts";
 
 /** The tenant's webhook endpoints: `#/webhooks`, `#/webhooks/{id}`. */
