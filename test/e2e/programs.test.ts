@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd } from "../workerd/process.ts";
+import { expectError } from "./expectations.ts";
 import { DATE, eventually, type Gateway, gatewayAt, joinGateway } from "./support.ts";
 import {
   ask,
@@ -114,6 +115,20 @@ describe.each(MODELS)("a program of %s", (model) => {
       const done = events.flatMap((event) => (event.type === "response.output_item.done" ? [event.item] : []));
       expect(done).toContainEqual(onlyItem(response, "program"));
     }
+    // A replay has each item, and runs nothing. No branch begins within a program's calls.
+    const send = (what: string, body: object) =>
+      fetch(`${gateway.url}/v1/responses/${response.id}/${what}`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(body),
+      });
+    const replayed = await (await send("replay", {})).text();
+    for (const each of response.output) expect(replayed).toContain(JSON.stringify(each));
+    expect(server.calls).toHaveLength(before + 3);
+    await expectError(await send("fork", { at: onlyItem(response, "program_output").id }), {
+      status: 400,
+      param: "at",
+    });
   });
 
   it("sees the tools as typed functions, and not those that only programs may call", async () => {

@@ -249,6 +249,10 @@ class ForkedLog {
   end(): string[] {
     this.#release();
     if (this.#added === 0) return [];
+    // The record of a program's calls is sealed with the ids that they had.
+    if (this.#output.slice(0, this.#added).some(({ type }) => type === "program")) {
+      throw invalidRequest("at", "A branch cannot go on after a program of the model. It may begin before it.");
+    }
     if (this.#unanswered) {
       if (this.#unanswered.size > (this.#changed === undefined ? 0 : 1)) {
         throw invalidRequest("at", "A branch cannot begin while a call is being answered.");
