@@ -23,6 +23,8 @@ export type Remainder =
   | {
       /** EBNF as llama.cpp's `grammar`, SGLang's `ebnf` and vLLM's `structured_outputs.grammar` take it. */
       grammar: string;
+      /** The same, for a caller that makes it a part of a larger grammar. */
+      rules: Rules;
       /** Keywords of a JSON schema that the grammar does not enforce, or not wholly: `isValid` judges them. */
       unenforced: readonly string[];
       complete?: never;
@@ -45,7 +47,7 @@ export function remainderOf(bound: Bound, prefix: string, options: EbnfOptions =
   if (!admitsCharacters(rules)) return { complete: true };
   const grammar = toEbnf(rules, options);
   if (grammar.length > MAX_GRAMMAR) throw new RemainderFault("too_large");
-  return { grammar, unenforced };
+  return { grammar, rules, unenforced };
 }
 
 function restOfBound(bound: Bound, prefix: string): { rules: Rules; unenforced: readonly string[] } {

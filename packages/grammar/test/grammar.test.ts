@@ -64,6 +64,13 @@ describe.each<[string, GrammarCase[], (definition: string) => GrammarFormat]>([
   });
 });
 
+it("writes a backslash before 'u00' as one, and control characters as the shortest escapes", () => {
+  const rules = rulesOf(regex("\\\\u001b\\x1b"));
+  expect(toEbnf(rules)).toBe(String.raw`root ::= "\\u001b\x1b"`);
+  const read = parseEbnf(toEbnf(rules));
+  expect(read && admits(read, "\\u001b\x1b")).toBe(true);
+});
+
 it("Codex's grammar for patches becomes this EBNF", () => {
   expect(toEbnf(rulesOf(lark(APPLY_PATCH))).split("\n")).toEqual([
     "root ::= begin_patch hunk+ end_patch",

@@ -1,9 +1,18 @@
-import { type Bound, isValid, parseEbnf, Recogniser, type Rules, remainderOf } from "@responses-edge/grammar";
+import {
+  type Bound,
+  isValid,
+  parseEbnf,
+  Recogniser,
+  type Rules,
+  remainderOf,
+  toEbnf,
+  toPattern,
+} from "@responses-edge/grammar";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { sampleText } from "../../../dev/simulator/text-grammar.ts";
 import { APPLY_PATCH, LARK_CASES, REGEX_CASES } from "./grammar-cases.ts";
-import { admits } from "./oracle.ts";
+import { asLark, recursiveRules, regularRules } from "./random-rules.ts";
 import { randomText } from "./random-text.ts";
 
 const lark = (definition: string): Bound => ({ type: "grammar", syntax: "lark", definition });
@@ -19,8 +28,12 @@ function rest(bound: Bound, prefix: string): Rules | undefined {
   return rules;
 }
 
-function matches(rules: Rules | undefined, text: string): boolean {
-  return rules === undefined ? text === "" : admits(rules, text);
+/** Tells whether rules accept a text; undefined where that takes too much work. */
+function matches(rules: Rules | undefined, text: string): boolean | undefined {
+  if (rules === undefined) return text === "";
+  const recogniser = new Recogniser(rules);
+  const isIn = recogniser.push(text) && recogniser.accepts;
+  return recogniser.isUnread ? undefined : isIn;
 }
 
 /** Why there is no remainder. */
@@ -30,6 +43,13 @@ function reasonOf(bound: Bound, prefix: string): unknown {
   } catch (error) {
     return error instanceof Error && "reason" in error ? error.reason : error;
   }
+}
+
+/** The rules of a bound, as its own reader has them; undefined for one that is invalid. */
+function ruledBy(bound: Bound): Rules | undefined {
+  const found = reasonOf(bound, "");
+  if (found === "unreadable" || found === "no_prefix") return undefined;
+  return rest(bound, "") ?? { start: "start", rules: new Map([["start", { kind: "text", text: "" }]]) };
 }
 
 const BOUNDS: [bound: Bound, valid: string[]][] = [
@@ -65,6 +85,46 @@ describe("the remainder of a bound text", () => {
         }
       }),
       { numRuns: 300 },
+    );
+  });
+
+  /** A bound that some rules make; undefined if they cannot be written so. */
+  const KINDS: [name: string, rules: fc.Arbitrary<Rules>, bound: (rules: Rules) => Bound | undefined][] = [
+    [
+      "regular expression",
+      regularRules,
+      (rules) => {
+        const pattern = toPattern(rules);
+        return pattern === undefined ? undefined : regex(pattern);
+      },
+    ],
+    ["grammar of Lark's", recursiveRules, (rules) => lark(asLark(rules))],
+    ["EBNF", recursiveRules, (rules) => ebnf(toEbnf(rules))],
+  ];
+
+  it.each(KINDS)("is exact for any %s", (_, anyRules, boundOf) => {
+    const more = fc.string({ unit: fc.constantFrom("a", "b", "é", "😀", '"', "\\", "\n"), maxLength: 3 });
+    fc.assert(
+      fc.property(anyRules, fc.integer(), fc.nat(), more, (rules, seed, at, other) => {
+        const bound = boundOf(rules);
+        if (bound === undefined) return;
+        const whole = ruledBy(bound);
+        if (whole === undefined) return;
+        const valid = randomText(whole, seed);
+        const prefix = (valid + other).slice(0, at % (valid.length + 2));
+        if (!prefix.isWellFormed() || valid.length > 30) return;
+        const found = reasonOf(bound, prefix);
+        if (found === "too_large") return;
+        const after = found === "no_prefix" ? undefined : rest(bound, prefix);
+        const texts = ["", other, valid.slice(prefix.length), after ? randomText(after, seed) : "a"];
+        for (const text of texts) {
+          const isIn = found !== "no_prefix" && matches(after, text);
+          const isValid = matches(whole, prefix + text);
+          if (isIn !== undefined && isValid !== undefined)
+            expect([prefix, text, isIn]).toEqual([prefix, text, isValid]);
+        }
+      }),
+      { numRuns: 200 },
     );
   });
 
