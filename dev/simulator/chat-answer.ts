@@ -24,6 +24,7 @@ export function answerChat(
     continued: request.continueFinalMessage,
     thinks: reasons(request, model, settings),
     ignoreEos: request.ignoreEos,
+    letters: settings.letters,
   });
 }
 
@@ -31,6 +32,8 @@ function saidIn(request: ChatRequest, model: string, settings: Settings, message
   if (!request.continueFinalMessage) return freshAnswer(request, request.messages, model, settings, messages);
   const last = request.messages.at(-1);
   const before = request.messages.slice(0, -1);
+  // A grammar begins with the first generated token, whatever the prompt ends with.
+  if (request.format.kind !== "text") return [content(request, lastTurn(before), settings, messages)];
   const whole = freshAnswer(
     request,
     before,

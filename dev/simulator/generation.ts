@@ -49,7 +49,7 @@ export function deterministicWords(count: number): string[] {
 export function speech(
   said: readonly Said[],
   vocabulary: Vocabulary,
-  options: { continued: boolean; thinks: boolean; ignoreEos: boolean },
+  options: { continued: boolean; thinks: boolean; ignoreEos: boolean; letters?: boolean },
 ): Speech {
   const reasons = said[0]?.kind === "reasoning";
   return {
@@ -78,7 +78,7 @@ export function rawSpeech(text: string, vocabulary: Vocabulary, already: string)
 function* tokensOf(
   said: readonly Said[],
   vocabulary: Vocabulary,
-  { continued, ignoreEos }: { continued: boolean; ignoreEos: boolean },
+  { continued, ignoreEos, letters = false }: { continued: boolean; ignoreEos: boolean; letters?: boolean },
 ): Generator<Token> {
   const token = (name: string): Token => ({ id: vocabulary.id(name), text: name, name });
   for (const [index, entry] of said.entries()) {
@@ -87,7 +87,10 @@ function* tokensOf(
       yield token("<tool_call>");
       for (const name of splitTokens(`{"name": ${JSON.stringify(entry.name)}, "arguments": `)) yield token(name);
     }
-    for (const name of entry.tokens) yield token(name);
+    for (const name of entry.tokens) {
+      if (letters) for (const letter of name) yield token(letter);
+      else yield token(name);
+    }
     if (entry.kind === "tool_call") {
       yield token("}");
       yield token("</tool_call>");

@@ -8,6 +8,7 @@ import { settingScript, userScript } from "./harmony-script.ts";
 import { CALL, CHANNEL, END, MESSAGE, RETURN, readLiterals, type Segment, START } from "./harmony-tokenizer.ts";
 import { responseSchemaOf } from "./harmony-tools.ts";
 import { type HarmonyTurn, turnOf } from "./harmony-turn.ts";
+import type { Json } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
 import { boundText, type StructuralTag } from "./structural-tag.ts";
@@ -15,7 +16,13 @@ import { boundText, type StructuralTag } from "./structural-tag.ts";
 const STRAYED_WORDS = 20_000;
 
 /** The inputs of an answer, besides the messages. */
-export type Asked = { format: CompletionRequest["format"]; tag: StructuralTag | undefined; settings: Settings };
+export type Asked = {
+  format: CompletionRequest["format"];
+  tag: StructuralTag | undefined;
+  settings: Settings;
+  /** The format of a structural tag that binds what follows the prompt, where the prompt ends in the model's own output. */
+  rest?: Json | undefined;
+};
 
 /** The model's output after `<|start|>assistant`. README.md has the rules. */
 export function answerHarmony(messages: readonly HarmonyMessage[], asked: Asked): Segment[] {

@@ -7,7 +7,7 @@ import { scriptOf } from "./harmony-answer.ts";
 import { continueHarmony } from "./harmony-continuation.ts";
 import { generateHarmony } from "./harmony-generation.ts";
 import { type HarmonyTokenizer, RETURN, START } from "./harmony-tokenizer.ts";
-import { isObject, type Json } from "./json.ts";
+import { isObject, type Json, parseJson } from "./json.ts";
 import { harmonyScript, type Script } from "./script-language.ts";
 import type { Settings } from "./settings.ts";
 import { parseStructuralTag, type StructuralTag, type Tag, textGrammar } from "./structural-tag.ts";
@@ -32,7 +32,7 @@ export function harmonyChoices(
       script !== undefined
         ? tokenizer.encode(script.text)
         : ids.includes(START)
-          ? continueHarmony(ids, { format: request.format, tag, settings }, tokenizer)
+          ? continueHarmony(ids, { format: request.format, tag, settings, rest: restOf(request, tag, text) }, tokenizer)
           : tokenizer.encodeSegments(scriptOf([], settings) ?? [plainAnswer(text, request, settings), RETURN]);
     const generated = generateHarmony(wanted, request, maxTokens, settings, tokenizer);
     return {
@@ -100,6 +100,18 @@ function isAdmitted(content: Json | undefined, text: string): boolean {
 /** The output after a prompt that is not Harmony. */
 function plainAnswer(prompt: string, request: CompletionRequest, settings: Settings): string {
   return answerCompletion(prompt, request, settings).tokens.join("");
+}
+
+/** The format that binds the rest of an output, where the prompt has its beginning: not all of its messages are tags. */
+function restOf(
+  { structuralTag: given }: CompletionRequest,
+  tag: StructuralTag | undefined,
+  prompt: string,
+): Json | undefined {
+  const hasTags = tag && tag.functions.size + tag.others.length + tag.finals.length > 0;
+  if (given === undefined || (hasTags && prompt.endsWith("<|start|>assistant"))) return undefined;
+  const whole = typeof given === "string" ? parseJson(given) : given;
+  return isObject(whole) ? whole.format : undefined;
 }
 
 function structuralTag(request: CompletionRequest, settings: Settings): StructuralTag | undefined {

@@ -11,6 +11,7 @@ import {
   type Segment,
   START,
 } from "./harmony-tokenizer.ts";
+import { admitsFormat, textUnder } from "./structural-format.ts";
 
 /**
  * The model's output after a prompt. The prompt may already contain its beginning, even several messages of it. The
@@ -18,17 +19,32 @@ import {
  * first. If it is one, the output is the rest.
  */
 export function continueHarmony(ids: readonly number[], asked: Asked, tokenizer: HarmonyTokenizer): number[] {
+  const { rest } = asked;
+  if (rest === undefined) return goneOn(ids, asked, tokenizer);
+  // The model has begun to write under another grammar: this one begins with the first generated token.
+  const wanted = goneOn(ids, { ...asked, tag: undefined }, tokenizer);
+  const stop = wanted.findIndex((id) => id === RETURN || id === CALL);
+  const text = tokenizer.decode(stop < 0 ? wanted : wanted.slice(0, stop));
+  return admitsFormat(rest, text) ? wanted : [...tokenizer.encode(textUnder(rest)), RETURN];
+}
+
+function goneOn(ids: readonly number[], asked: Asked, tokenizer: HarmonyTokenizer): number[] {
   const messages = parseHarmony(ids, tokenizer);
   const places = beginnings(messages, ids.length, asked);
   for (const variant of [asked, { ...asked, settings: { ...asked.settings, reasoning: false } }]) {
     for (const { context, at } of places) {
-      const whole = tokenizer.encodeSegments([START, "assistant", ...saying(context, variant)]);
+      const segments = [START, "assistant", ...saying(context, variant)];
+      const whole = tokenizer.encodeSegments(asked.settings.letters ? segments.flatMap(lettersOf) : segments);
       const rest = restOf(whole, ids.slice(at), tokenizer);
       if (rest !== undefined) return rest;
     }
   }
   const context = messages.slice(0, -1);
   return tokenizer.encodeSegments(scriptOf(context, asked.settings) ?? goOn(messages, asked));
+}
+
+function lettersOf(segment: Segment): Segment[] {
+  return typeof segment === "string" ? [...segment] : [segment];
 }
 
 type Place = { context: HarmonyMessage[]; at: number };

@@ -13,6 +13,7 @@ export type Settings = {
   tps: number;
   chunk: number;
   perDelta: number | "odd";
+  letters: boolean;
   words: number | undefined;
   mode: "echo" | "transcript";
   reasoning: boolean | undefined;
@@ -60,6 +61,7 @@ const DEFAULTS: Settings = {
   tps: 0,
   chunk: 1,
   perDelta: 1,
+  letters: false,
   words: undefined,
   mode: "echo",
   reasoning: undefined,
@@ -97,6 +99,7 @@ const READERS: Record<string, (value: string, name: string) => Partial<Settings>
   tps: (v, n) => ({ tps: number(v, n, 0) }),
   chunk: (v, n) => ({ chunk: integer(v, n, 1) }),
   per_delta: (v, n) => ({ perDelta: v === "odd" ? v : integer(v, n, 1) }),
+  letters: (v, n) => ({ letters: flag(v, n) }),
   words: (v, n) => ({ words: integer(v, n, 0) }),
   mode: (v, n) => ({ mode: oneOf(v, n, ["echo", "transcript"]) }),
   reasoning: (v, n) => ({ reasoning: flag(v, n) }),

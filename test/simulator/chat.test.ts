@@ -341,6 +341,32 @@ describe("formats and continuation", () => {
   });
 });
 
+describe("a grammar after an open message", () => {
+  const under = async (content: string, structured_outputs: JsonObject) =>
+    message(
+      await chat({
+        messages: [...user("hi"), { role: "assistant", content }],
+        continue_final_message: true,
+        add_generation_prompt: false,
+        structured_outputs,
+      }),
+    ).content;
+
+  test("begins with the first generated token, whatever the message has", async () => {
+    expect(await under('{"ci', { grammar: 'root ::= "ty\\": " [0-9] "}"' })).toBe('ty": 0}');
+    expect(await under("le", { choice: ["left", "right"] })).toBe("left");
+  });
+});
+
+describe("letters=1", () => {
+  test("makes each character a token", async () => {
+    const said = deltas(await chatEvents({ model: "simulator?letters=1", messages: user("hü") })).map(
+      ({ content }) => content,
+    );
+    expect(said.filter((text) => text !== undefined && text !== "")).toEqual([..."You said: hü"]);
+  });
+});
+
 describe("logprobs, token ids, prefix cache", () => {
   test("every delta has its tokens' logprobs", async () => {
     const data = await chatEvents({ messages: user("hi"), logprobs: true, top_logprobs: 2 });

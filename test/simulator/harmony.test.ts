@@ -409,6 +409,28 @@ describe("a prompt with the beginning of the answer", () => {
     }
   });
 
+  test("is bound by a structural tag of its rest", async () => {
+    const under = async (begun: string, format: object) =>
+      (
+        await choice({
+          model: `${MODEL}?reasoning=0`,
+          prompt: prompt(SYSTEM, user("hi")) + begun,
+          structured_outputs: { structural_tag: JSON.stringify({ type: "structural_tag", format }) },
+        })
+      ).text;
+    const grammar = (text: string) => ({ type: "grammar", grammar: `root ::= ${text}` });
+    const begun = "<|channel|>final<|message|>You sa";
+    // What the model goes on with where the grammar has it; otherwise what the grammar has.
+    expect(await under(begun, grammar('"id: " [a-z]+'))).toBe("id: hi");
+    expect(await under(begun, grammar('"lt" [0-9]'))).toBe("lt0");
+    const rest = [
+      grammar('"y"'),
+      { type: "const_string", value: "<|end|>" },
+      { type: "any_text", excludes: ["<|end|>"] },
+    ];
+    expect(await under(begun, { type: "sequence", elements: rest })).toBe("y<|end|>");
+  });
+
   test("that it would not have generated is continued anyway", async () => {
     const rest = (beginning: string) => text({ prompt: HI + beginning });
     expect(await rest("<|channel|>final<|message|>You")).toBe(" said: hi");
