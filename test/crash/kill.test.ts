@@ -5,6 +5,7 @@ import { eventually } from "../e2e/support.ts";
 import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { fetchAnew } from "../workerd/tools.ts";
+import { BOUND_INPUT, BOUND_REQUESTS, boundTextOf } from "./bound-answers.ts";
 import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf } from "./reader.ts";
 
 /** Processes that really die. */
@@ -102,6 +103,32 @@ describe("kill -9", () => {
     expect(times.filter(({ rounds }) => rounds.length > 1).length).toBeGreaterThan(STREAMS / 4);
     const continued = vllm.simulator.requests.filter(({ body }) => JSON.stringify(body)?.includes("continue_final"));
     expect(continued.length).toBeGreaterThan(STREAMS / 4);
+  });
+});
+
+describe("kill -9 in the middle of bound answers and calls", () => {
+  it("of background runs loses and repeats no byte, and each is completed within its format", async () => {
+    const runs = BOUND_REQUESTS.map((request) => ({ request, reader: newReader() }));
+    let reading = runs.map(({ request, reader }) =>
+      createAt(worker.url, reader, { ...request.body, model: `${request.model}?letters=1&tps=50`, input: BOUND_INPUT }),
+    );
+    await eventually(() => runs.every(({ reader }) => reader.id !== ""));
+    for (let kill = 0; kill < 3; kill += 1) {
+      // The characters of answers come one by one, some 50 a second.
+      await pause(400);
+      await worker.kill();
+      await Promise.all(reading);
+      await worker.restart();
+      reading = runs.filter(({ reader }) => !hasEnded(reader)).map(({ reader }) => resume(reader));
+    }
+    await Promise.all(reading);
+    for (const { request, reader } of runs) {
+      const replay = newReader(reader.id);
+      await resume(replay);
+      expect(reader.text).toBe(replay.text);
+      const text = boundTextOf(reader.text, request, true);
+      expect([request.kind, text, request.isValid(text)]).toEqual([request.kind, text, true]);
+    }
   });
 });
 

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { ResponseTiming } from "@responses-edge/responses-api/response";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { alike, BOUND_REQUESTS, boundTextOf, MARKUP, streamOf } from "../crash/bound-answers.ts";
 import { isWhole, replay } from "./event-streams.ts";
 import { expectError, readStream } from "./expectations.ts";
 import { type Fleet, type Replica, startFleet } from "./fleet.ts";
@@ -333,6 +334,33 @@ describe("a server that is slow, or dies in the middle of its answer", () => {
       } finally {
         await speaking.restart();
       }
+    },
+  );
+});
+
+describe("a server that dies in the middle of a bound answer, or of a call", () => {
+  /** Characters after which a server dies. The one that goes on dies after as many, once. */
+  const DEATHS = [1, 3, 8, 17, 30, 47, 68];
+
+  it.each(BOUND_REQUESTS.map((request) => [request.model, request.kind, request] as const))(
+    "has it completed within its format, after any of its characters: %s, %s",
+    async (_, __, request) => {
+      const whole = boundTextOf(await streamOf(trio, request, ""), request);
+      expect(request.isValid(whole)).toBe(true);
+      const kept = await Promise.all(
+        DEATHS.map(async (after) => {
+          const events = await streamOf(trio, request, `fault=cut:${after}&fault_times=1`);
+          const text = boundTextOf(events, request);
+          expect([after, text, request.isValid(text)]).toEqual([after, text, true]);
+          return alike(text, whole);
+        }),
+      );
+      // What was shown stays: at least the text without a call's markup.
+      for (const [index, length] of kept.entries()) {
+        expect(length).toBeGreaterThanOrEqual(Math.min(whole.length, DEATHS[index] ?? 0) - MARKUP);
+      }
+      const asked = trio.replicas.flatMap((replica) => replica.asked);
+      expect(asked.length).toBeGreaterThan(DEATHS.length + 1);
     },
   );
 });

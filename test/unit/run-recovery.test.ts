@@ -363,6 +363,66 @@ describe("a run whose process dies before its model has given a valid answer", (
   });
 });
 
+describe("a run whose process dies in the middle of a bound answer", () => {
+  const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
+
+  it("of a strict function call completes the call: its item, id and arguments so far stay", async () => {
+    const run = await Run.begin({ tools: [{ ...f, parameters, strict: true }] });
+    (await generation(1)).call("f", '{"ci').call(undefined, 'ty": "R');
+    const reader = await run.follow();
+    await expect.poll(() => reader.events.at(-1)).toMatchObject({ delta: 'ty": "R' });
+    await crash();
+    await run.retrieve();
+    const second = await generation(2);
+    expect(second.prompt).toMatchObject({ continue_final_message: true, tool_choice: "none" });
+    const open = '<tool_call>\n{"name": "f", "arguments": {"city": "R';
+    expect(second.prompt.messages.at(-1)).toEqual({ role: "assistant", content: open });
+    second.say("ome").say('"}').finish();
+    const response = await run.ended();
+    expect(response).toMatchObject({
+      status: "completed",
+      output: [
+        { type: "function_call", name: "f", call_id: "call_1", status: "completed", arguments: '{"city": "Rome"}' },
+      ],
+    });
+    const events = await run.replay();
+    expectWhole(events, response);
+    expect(events.slice(0, reader.events.length)).toEqual(reader.events);
+  });
+
+  it("asks again from where the model leaves the format, and fails if it does so too often", async () => {
+    const run = await Run.begin({ structured_outputs: { regex: "one( two)+ three" } });
+    (await generation(1)).say("one");
+    await run.logged("one");
+    await crash();
+    await run.retrieve();
+    (await generation(2)).say(" two", " four");
+    const third = await generation(3);
+    expect(third.prompt.messages.at(-1)).toEqual({ role: "assistant", content: "one two" });
+    third.finish();
+    (await generation(4)).say(" five");
+    (await generation(5)).say(" six");
+    const response = await run.ended();
+    expect(response).toMatchObject({
+      status: "failed",
+      error: { message: expect.stringContaining("did not complete it within its format") },
+      output: [{ type: "message", status: "incomplete", content: [{ text: "one two " }] }],
+    });
+    expectWhole(await run.replay(), response);
+  });
+
+  it("that is whole asks nobody again", async () => {
+    const run = await Run.begin({ structured_outputs: { choice: ["one two", "three"] } });
+    (await generation(1)).say("one", " two");
+    await run.logged("one two");
+    await crash();
+    const response = await run.ended();
+    expect(response).toMatchObject({ status: "completed", output: [{ content: [{ text: "one two" }] }] });
+    expectWhole(await run.replay(), response);
+    expect(generations).toHaveLength(1);
+  });
+});
+
 describe("a run whose process dies at a point where no model can resume", () => {
   it("in its reasoning begins it again in another item, and keeps all events that were read", async () => {
     const run = await Run.begin();
@@ -392,22 +452,6 @@ describe("a run whose process dies at a point where no model can resume", () => 
       ],
     });
     expectWhole(await run.replay(), response);
-  });
-
-  it("in a strict function call fails, says why, and keeps it", async () => {
-    const run = await Run.begin({ tools: [{ ...f, strict: true }] });
-    (await generation(1)).call("f", '{"ci').call(undefined, 'ty":');
-    const reader = await run.follow();
-    await expect.poll(() => reader.events.at(-1)).toMatchObject({ delta: 'ty":' });
-    await crash();
-    const response = await run.ended();
-    expect(response).toMatchObject({
-      status: "failed",
-      error: { message: expect.stringContaining("function call") },
-      output: [{ type: "function_call", name: "f", status: "incomplete", arguments: '{"city":' }],
-    });
-    expectWhole(await run.replay(), response);
-    expect(generations).toHaveLength(1);
   });
 
   it("too often without progress is given up, with the text so far", async () => {

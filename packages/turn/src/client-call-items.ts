@@ -49,8 +49,8 @@ export class ClientCallItems {
   /** By the engine's index. */
   readonly #open = new Map<number, OpenCall>();
   /**
-   * The call that was open when the turn was cut off. Its engine index is lost: the next arguments that belong to no
-   * other call are its own.
+   * The call that was open when the generation was cut off. Its engine index is lost: the next arguments that belong to
+   * no other call are its own.
    */
   #resumed: PlacedCall | undefined;
 
@@ -77,7 +77,8 @@ export class ClientCallItems {
   }
 
   /**
-   * Gives this delta's index to the call that was open when the turn was cut off. False if the delta is not its own.
+   * Gives this delta's index to the call that was open when the generation was cut off. False if the delta is not its
+   * own.
    */
   resume({ index, name }: Pick<CallDelta, "index" | "name">): boolean {
     const resumed = this.#resumed;
@@ -100,7 +101,11 @@ export class ClientCallItems {
       return true;
     }
     const call = this.#resumed && this.#open.get(resumedIndex(this.#resumed));
-    if (call?.kind === "custom") call.input.push(text);
+    if (call?.kind === "custom") {
+      // The text so far may end within an escape, which the model begins anew.
+      call.input = new CustomInput();
+      call.input.push(text);
+    }
     return call !== undefined;
   }
 
@@ -194,8 +199,17 @@ export class ClientCallItems {
     this.forgetUnshown();
   }
 
-  /** Forgets the calls that were not shown yet. Gives their number. */
+  /**
+   * Forgets the calls that were not shown yet, and the indices of the others, which the next generation counts anew. Gives
+   * the number of the forgotten ones.
+   */
   forgetUnshown(): number {
+    for (const [index, call] of [...this.#open]) {
+      if (call.kind === "whole" || index === resumedIndex(call)) continue;
+      this.#open.delete(index);
+      this.#open.set(resumedIndex(call), call);
+      this.#resumed = call;
+    }
     const unshown = [...this.#open].filter(([, call]) => call.kind === "whole");
     for (const [index] of unshown) this.#open.delete(index);
     return unshown.length;

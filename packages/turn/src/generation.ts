@@ -13,7 +13,7 @@ import type { RoundPrompt } from "./prompt.ts";
 import type { DeltaCount } from "./records.ts";
 import { type CutCause, RepetitionGuard } from "./repetition-guard.ts";
 import type { Outage } from "./response.ts";
-import { type BrokenOff, type Generation, isTransient, outOfTokens, ResumePolicy, resumed } from "./resume.ts";
+import { type BrokenOff, type Generation, isTransient, over, ResumePolicy, resumed } from "./resume.ts";
 import { plus, roundDeltas } from "./state.ts";
 import type { TurnOutput } from "./turn-output.ts";
 
@@ -242,7 +242,8 @@ export class Generations {
     const prompt = await this.#prompt.fitting();
     const resumption = this.#resumption(prompt);
     const { anew = 0 } = resumption ?? {};
-    if (!host.sink && (!resumption || anew > 0)) {
+    const isTold = resumption?.prompt.begun !== undefined && resumption.isQuoted === true;
+    if (!host.sink && (!resumption || anew > 0 || isTold)) {
       // Nobody has seen its output.
       this.takeBack();
       return this.#ask();
@@ -261,9 +262,11 @@ export class Generations {
     const isText = resumption.prompt !== prompt && !resumption.prompt.sampled;
     const before = size && { prompt: size.prompt, added: size.added, reasoning, isText };
     const { max_output_tokens: limit } = asked.request;
+    if (resumption.ends)
+      return over(size?.generated ?? all, before ?? (await this.#brokenOff(prompt)), resumption.ends);
     // An engine that gets the samples ends it by itself.
     if (limit != null && spentTokens >= limit && !resumption.prompt.sampled) {
-      return outOfTokens(Math.max(0, limit - spentBefore), before ?? (await this.#brokenOff(prompt)));
+      return over(Math.max(0, limit - spentBefore), before ?? (await this.#brokenOff(prompt)));
     }
     const again = { ...resumption.prompt, spentTokens, ...this.#guard.promptChange };
     const generation = await this.generate(again, this.#ends, "take_up");
@@ -281,7 +284,7 @@ export class Generations {
     if (!sampled) round.forgetUnshown();
     const prompt = await this.#prompt.fitting();
     const resumption = sampled && this.#resumption(prompt);
-    if (!resumption?.prompt.sampled) return outOfTokens(roundDeltas(state).all, await this.#brokenOff(prompt));
+    if (!resumption?.prompt.sampled) return over(roundDeltas(state).all, await this.#brokenOff(prompt));
     // All that it may put out has been sampled: nobody is asked.
     const request = { ...resumption.prompt.request, max_output_tokens: 1 };
     return model.engine.generate({ ...resumption.prompt, request, spentTokens: 1 }, host.signal);
@@ -314,7 +317,7 @@ export class Generations {
     const spentTokens = (prompt.spentTokens ?? 0) + tokensInRound;
     const { max_output_tokens: limit } = this.#options.asked.request;
     if (limit == null || spentTokens < limit) return this.generate({ ...prompt, spentTokens }, ends, "round");
-    return outOfTokens(Math.max(0, limit - spentTokens), await this.#brokenOff(prompt));
+    return over(Math.max(0, limit - spentTokens), await this.#brokenOff(prompt));
   }
 
   /** Lets the engine generate, and measures it. Throws as the engine does. */

@@ -3,7 +3,8 @@ import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import { newestCompaction, openCompaction, standingItems } from "./compacted-past.ts";
-import type { ModelDelta, Prompt, TokenLogprob } from "./contract/engine.ts";
+import type { FinishReason, ModelDelta, Prompt } from "./contract/engine.ts";
+import { RepeatedText } from "./contract/repeated-text.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { TurnBounds, TurnOptions } from "./options.ts";
 import { afterFirstRound, earlierOutput, promptOutput } from "./prompt.ts";
@@ -171,7 +172,7 @@ export async function* resumed(
   repeated: string,
   before: BrokenOff | undefined,
 ): AsyncGenerator<ModelDelta[]> {
-  let skip = repeated;
+  const repetition = new RepeatedText(repeated);
   let rest = before;
   for await (const deltas of generation) {
     yield deltas.map((delta) => {
@@ -181,27 +182,20 @@ export async function* resumed(
         rest = undefined;
         return { ...delta, usage };
       }
-      if (delta.kind !== "text" || skip === "") return delta;
-      const common = commonPrefix(skip, delta.text);
-      // New words end the repetition, even if some of it is left.
-      skip = common < delta.text.length ? "" : skip.slice(common);
-      return { ...delta, text: delta.text.slice(common), logprobs: withoutFirst(delta.logprobs, common) };
+      return delta.kind === "text" ? repetition.remove(delta) : delta;
     });
   }
 }
 
-/** The logprobs without those of the tokens of the first characters. */
-function withoutFirst(logprobs: TokenLogprob[] | undefined, characters: number): TokenLogprob[] | undefined {
-  if (characters === 0) return logprobs;
-  let rest = characters;
-  return logprobs?.filter(({ token }) => {
-    rest -= token.length;
-    return rest < 0;
-  });
-}
-
-/** A generation that has used up its limit: it was cut off between its last token and the end of the item. */
-export async function* outOfTokens(outputTokens: number, before: BrokenOff | undefined): AsyncGenerator<ModelDelta[]> {
+/**
+ * A generation that is over without another token: it has used up its limit, or was cut off between its last token and
+ * the server's finish reason. `outputTokens` counts its tokens.
+ */
+export async function* over(
+  outputTokens: number,
+  before: BrokenOff | undefined,
+  reason: FinishReason = "length",
+): AsyncGenerator<ModelDelta[]> {
   if (before) {
     const usage: Usage = {
       input_tokens: before.prompt,
@@ -212,13 +206,7 @@ export async function* outOfTokens(outputTokens: number, before: BrokenOff | und
     };
     yield [{ kind: "usage", usage }];
   }
-  yield [{ kind: "finish", reason: "length" }];
-}
-
-function commonPrefix(a: string, b: string): number {
-  let length = 0;
-  while (length < a.length && length < b.length && a[length] === b[length]) length += 1;
-  return length;
+  yield [{ kind: "finish", reason }];
 }
 
 /**

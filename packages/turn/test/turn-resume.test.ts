@@ -1,7 +1,7 @@
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { ModelDelta } from "@responses-edge/turn/contract/engine";
 import { addUsage, withLost } from "@responses-edge/turn/response";
-import { outOfTokens, resumed } from "@responses-edge/turn/resume";
+import { over, resumed } from "@responses-edge/turn/resume";
 import { minus } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
 
@@ -46,8 +46,8 @@ describe("a resumed generation", () => {
   });
 
   it("without a rest of its token limit ends as such, with its usage if it is known", async () => {
-    expect(await deltasOf(outOfTokens(5, undefined))).toEqual([{ kind: "finish", reason: "length" }]);
-    const [told] = await deltasOf(outOfTokens(5, { prompt: 10, reasoning: 2, isText: true }));
+    expect(await deltasOf(over(5, undefined))).toEqual([{ kind: "finish", reason: "length" }]);
+    const [told] = await deltasOf(over(5, { prompt: 10, reasoning: 2, isText: true }));
     expect(told).toMatchObject({ usage: { input_tokens: 10, output_tokens: 5, total_tokens: 15 } });
   });
 });

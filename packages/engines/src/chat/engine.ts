@@ -36,6 +36,7 @@ import {
   windowNotTold,
 } from "../upstream-faults.ts";
 import { deliveryOf, streamedAnswer, unusable } from "../vllm-stream.ts";
+import { answerRest } from "./answer-rest.ts";
 import { failing, ofWholePrompt } from "./answers.ts";
 import { ChunkReader } from "./chunks.ts";
 import { countIn, countPath } from "./counts.ts";
@@ -105,7 +106,9 @@ export class ChatEngine implements Engine {
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const { text, structured_outputs: outputs, tools } = prompt.request;
     const hasClientTools = tools != null && ClientTools.of(tools).all.length > 0;
-    if ((text?.format != null || outputs != null || hasClientTools) && isBoundByClient(prompt)) {
+    // The refusal of another grammar than the client's names none of its fields.
+    const mayRefuse = !prompt.begun && (text?.format != null || outputs != null || hasClientTools);
+    if (mayRefuse && isBoundByClient(prompt)) {
       return generateWithClientFaults(prompt, signal, (given) => {
         if (given.freeInputs && !prompt.freeInputs && strictByDefault(prompt).size > 0) {
           parserFactsOf(this.#upstream.server.baseUrl).refusedStrictAt = Date.now();
@@ -135,6 +138,7 @@ export class ChatEngine implements Engine {
     const dialect = dialectOf(this.#upstream.server) ?? (await this.#upstream.learnDialect(signal));
     if (isContinued(prompt) && !continuesAfter(prompt.items, dialect)) throw cannotContinue(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
+    if (prompt.begun) return answerRest(prompt, (given, asking) => this.#answer(given, asking, signal));
     const { text, structured_outputs: outputs } = prompt.request;
     const format = text?.format || outputs ? answerFormat(prompt.request) : undefined;
     if (prompt.isFinal || !this.mayCall(prompt)) {
@@ -150,7 +154,7 @@ export class ChatEngine implements Engine {
     }
     const input = prompt.request.tool_choice == null ? undefined : forcedInput(prompt, dialect);
     if (input) {
-      const asking = { bindsFormat: false, inputGrammar: input.grammar };
+      const asking = { bindsFormat: false, grammar: input.rules, isOfCall: true };
       return asInput(input, await this.#answer(prompt, asking, signal));
     }
     const isJoint = format !== undefined && isJoined(prompt, this.#config.formatWithTools, dialect);
@@ -240,19 +244,18 @@ export class ChatEngine implements Engine {
       if (laterSystemMessages === "at_beginning" || !isOfPlacement(error)) throw error;
       return this.#answer(prompt, asking, signal, "at_beginning");
     }
-    const { inputGrammar, finalText, mayHaveCalls } = asking;
+    const { isOfCall = false, finalText, mayHaveCalls } = asking;
     const continues = isContinued(prompt);
     const hasLogprobs = request.include?.includes("message.output_text.logprobs");
     const reader = new ChunkReader({
-      // The input of a call is not part of the answer.
-      stop: request.stop != null && inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
+      stop: request.stop != null && !isOfCall ? stopStringsOf(prompt) : undefined,
       minTokens: request.min_tokens ?? undefined,
       topLogprobs: request.top_logprobs ?? undefined,
       continues,
       request,
       // Log probabilities are those of the whole text.
       markup:
-        inputGrammar !== undefined
+        isOfCall || prompt.begun
           ? undefined
           : {
               tools: () => (finalText && !mayHaveCalls ? [] : knownTools(prompt)),

@@ -1,5 +1,5 @@
 import type { Rules } from "@responses-edge/grammar";
-import { Recogniser, toEbnf } from "@responses-edge/grammar";
+import { Recogniser } from "@responses-edge/grammar";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
@@ -14,8 +14,6 @@ import { isContinued, promptTools } from "./request.ts";
 export interface ForcedInput {
   tool: ClientTool;
   rules: Rules;
-  /** EBNF. */
-  grammar: string;
 }
 
 /**
@@ -31,7 +29,7 @@ export function forcedInput(prompt: Prompt, { grammar }: Dialect): ForcedInput |
   const only = callable.length === 1 ? callable[0] : undefined;
   const tool = clients.named(choice) ?? (only && clients.get(only.name));
   const rules = tool && boundRules(request).get(tool.flatName);
-  return rules && { tool, rules, grammar: toEbnf(rules, { hyphens: grammar === "grammar" }) };
+  return rules && { tool, rules };
 }
 
 /**

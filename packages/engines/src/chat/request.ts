@@ -1,5 +1,5 @@
 import type { Steps } from "@responses-edge/bounded-io/long-work";
-import { type Rules, toPattern } from "@responses-edge/grammar";
+import { type Rules, toEbnf, toPattern } from "@responses-edge/grammar";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { vllmFields } from "@responses-edge/responses-api/create-fields";
 import { ApiError } from "@responses-edge/responses-api/errors";
@@ -46,8 +46,10 @@ export interface Asking extends Pick<MessageOptions, "laterSystemMessages" | "se
   bindsByDefault?: boolean;
   /** False for a server that runs without a parser of calls: it leaves them in the text. */
   parsesCalls?: boolean;
-  /** EBNF of the whole output after the reasoning: the input of a call. */
-  inputGrammar?: string;
+  /** The rules of the whole output after the reasoning, for a server that takes a grammar. */
+  grammar?: Rules;
+  /** The output is part of a call: nothing that applies to the answer's text applies to it. */
+  isOfCall?: boolean;
 }
 
 /** How a prompt is asked, without the parts that are tried out. */
@@ -199,10 +201,8 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
   const logprobs = request.include?.includes("message.output_text.logprobs");
   const format = request.text?.format;
   const { isWhole, interval } = deliveryOf(prompt, fields.tools !== undefined);
-  const isInput = asking.inputGrammar !== undefined;
   const choice = request.tool_choice ?? undefined;
-  // The input of a call is not part of the answer.
-  const isStopped = request.stop != null && !isInput;
+  const isStopped = request.stop != null && !asking.isOfCall;
   const endsAtStop = isStopped && dialect.usageAtStop === "stop" && mayEndAtStop(request, fields.tools !== undefined);
   const leavesCalls = asking.parsesCalls === false && fields.tools !== undefined;
   // The marks of some families are special tokens.
@@ -217,14 +217,15 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
     stream_interval: interval,
     tool_choice:
       fields.tools &&
-      (asking.finalText || isInput || leavesCalls ? "none" : choice && chatToolChoice(request.tools, choice)),
+      (asking.finalText || asking.isOfCall || leavesCalls ? "none" : choice && chatToolChoice(request.tools, choice)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
     response_format: asking.bindsFormat && format ? responseFormat(format) : undefined,
-    structured_outputs: isInput
-      ? { grammar: asking.inputGrammar }
-      : asking.bindsFormat
-        ? (request.structured_outputs ?? undefined)
-        : undefined,
+    structured_outputs:
+      asking.grammar && dialect.grammar
+        ? { grammar: toEbnf(asking.grammar, { hyphens: dialect.grammar === "grammar" }) }
+        : asking.bindsFormat
+          ? (request.structured_outputs ?? undefined)
+          : undefined,
     reasoning_effort: effort != null && PORTABLE_EFFORTS.has(effort) ? effort : undefined,
     max_completion_tokens:
       request.max_output_tokens == null ? undefined : request.max_output_tokens - (prompt.spentTokens ?? 0),

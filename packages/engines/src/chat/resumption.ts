@@ -1,16 +1,17 @@
-import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
+import { type Item, isClientCall, isServerCall } from "@responses-edge/responses-api/items/registry";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import type { Prompt, Resumption } from "@responses-edge/turn/contract/engine";
+import { boundAnswer } from "../bound-formats.ts";
 import type { Dialect } from "../dialects/dialect.ts";
+import { begunResumption } from "./begun-answer.ts";
 import type { ChatMessage } from "./messages.ts";
 
 /**
  * Chat templates can leave only the text of the last assistant message open (`continue_final_message`), not its
  * reasoning, and not a call. Reasoning after that text, and calls of hosted tools that were not run, are generated
- * anew; a client might act on half a call, so a shown call of the client's ends the resumption. Templates trim white
- * space at the end of the text, so it is held back. Text under a grammar cannot be continued: vLLM's grammars begin
- * with the first generated token. `require` tells whether there is a suitable model server, and makes the turn continue
- * there.
+ * anew. Templates trim white space at the end of the text, so it is held back. Text in a format, and a shown call of the
+ * client's, go on under the grammar of their rest (`begunResumption`). `require` tells whether there is a suitable model
+ * server, and makes the turn continue there.
  */
 export function resumptionAfter(
   prompt: Prompt,
@@ -31,8 +32,9 @@ export function resumptionAfter(
   const said = partial.slice(0, kept).filter((item) => !isCutCall(item));
   const last = said.at(-1);
   if (!last) return { prompt, repeated: "", anew };
-  const { structured_outputs, text: format } = prompt.request;
-  if (structured_outputs != null || (format?.format?.type ?? "text") !== "text") return undefined;
+  const mayContinue = (after: readonly Item[]) => require((dialect) => continuesAfter(after, dialect));
+  if (isClientCall(last) || boundAnswer(prompt.request)) return begunResumption(prompt, said, anew, mayContinue);
+  if (prompt.request.structured_outputs != null) return undefined;
   if (last.type !== "message" || last.role !== "assistant") return undefined;
   if (said.some((item) => item.type !== "message" && item.type !== "reasoning")) return undefined;
   if (last.content.some((part) => part.type !== "output_text")) return undefined;
@@ -45,7 +47,7 @@ export function resumptionAfter(
     content: [{ type: "output_text", text: trimmed, annotations: [], logprobs: [] }],
   };
   const items = [...prompt.items, ...said.slice(0, -1), open];
-  if (!require((dialect) => continuesAfter(items, dialect))) return undefined;
+  if (!mayContinue(items)) return undefined;
   return { prompt: { ...prompt, items, corrections: [] }, repeated: text.slice(trimmed.length), anew };
 }
 

@@ -3,6 +3,7 @@ import {
   CALL,
   CHANNEL,
   cutAtLiterals,
+  decodePieces,
   END,
   hasSpecialLiteral,
   MESSAGE,
@@ -31,7 +32,7 @@ import type {
   ToolExchange,
 } from "@responses-edge/turn/contract/engine";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
-import { clientFault, generateWithClientFaults } from "../client-faults.ts";
+import { clientFault, generateWithClientFaults, refusesGrammar } from "../client-faults.ts";
 import { contextWindow } from "../models.ts";
 import { refuseBadFormats, toolsOf } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";
@@ -47,6 +48,7 @@ import { wantsLogprobs } from "./logprobs.ts";
 import { GPT_OSS_WINDOW, windowFull, withOutputLimit } from "./output-limit.ts";
 import { fromRawMessage, parsePreviousMessages, toRawMessage } from "./raw-messages.ts";
 import { toCompletionRequest } from "./request.ts";
+import { restOfTag } from "./rest-of-tag.ts";
 import { countCallable, refusedSchema, refuseEndlessSchemas, structuredOutputs } from "./structural-tag.ts";
 
 /** Error texts of a server that does not know structural tags, rather than one that refuses a schema in them. */
@@ -102,11 +104,19 @@ export class HarmonyEngine implements Engine {
     return prompt.request.tool_choice !== "none" && countCallable(prompt) > 0;
   }
 
-  generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    return generateWithClientFaults(prompt, signal, (given) => this.#generate(given, signal));
+  async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    let isRestFree = false;
+    try {
+      return await generateWithClientFaults(prompt, signal, (given) => this.#generate(given, signal, isRestFree));
+    } catch (error) {
+      // The grammar of a rest is none of the client's. Without it, the calls and the format are still checked.
+      if (!prompt.sampled || !(error instanceof ApiError) || !refusesGrammar(error)) throw error;
+      isRestFree = true;
+      return this.#generate(prompt, signal, isRestFree);
+    }
   }
 
-  async #generate(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+  async #generate(given: Prompt, signal: AbortSignal, isRestFree: boolean): Promise<AsyncIterable<ModelDelta[]>> {
     this.#upstream.require(({ hasTokenIds }) => hasTokenIds);
     const prompt = this.#shown(given);
     const rendered = await this.#work.run(this.#render(prompt));
@@ -117,7 +127,7 @@ export class HarmonyEngine implements Engine {
     if (wantsLogprobs(prompt.request)) completion.showLogprobs(await loadTokenizer());
     let response: Response;
     try {
-      response = await this.#request(prompt, rendered, signal);
+      response = await this.#request(prompt, rendered, signal, isRestFree);
     } catch (error) {
       // Earlier samples have filled the window: the answer is complete.
       if (!sampled || !(error instanceof ApiError) || error.code !== "context_length_exceeded") throw error;
@@ -131,7 +141,7 @@ export class HarmonyEngine implements Engine {
     throw unusable(this.#upstream.server, malformedAnswer());
   }
 
-  /** Always possible: the model continues after its exact tokens. A grammar cannot be resumed. */
+  /** Always possible: the model continues after its exact tokens, under the rest of its grammar. */
   resumption(prompt: Prompt, _partial: readonly Item[], sampled: Sampled | undefined): Resumption | undefined {
     if (!sampled) return undefined;
     const sampledTokens = "ids" in sampled ? sampled.ids.length : undefined;
@@ -226,7 +236,12 @@ export class HarmonyEngine implements Engine {
   }
 
   /** Sends the prompt; without its grammar to a server that does not know structural tags. */
-  async #request(prompt: Prompt, { segments, functions, opening }: Rendered, signal: AbortSignal): Promise<Response> {
+  async #request(
+    prompt: Prompt,
+    { segments, functions, opening }: Rendered,
+    signal: AbortSignal,
+    isRestFree: boolean,
+  ): Promise<Response> {
     const { request, sampled, model, spentTokens = 0 } = prompt;
     const window = await contextWindow(model, this.#upstream, signal);
     const limited = {
@@ -242,10 +257,12 @@ export class HarmonyEngine implements Engine {
         const completion = toCompletionRequest(prompt, body, maxTokens, structured);
         return this.#upstream.request("/completions", signal, completion, deliveryOf(prompt));
       });
-    // A grammar begins with the first generated token, so it cannot be used in the middle.
-    const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
-    const structured = isFree ? undefined : structuredOutputs(prompt, functions);
+    // A grammar begins with the first generated token: after earlier samples it is that of the rest.
+    const isFree = isRestFree || opening.length > 0 || prompt.asksForText === true;
+    const whole = isFree ? undefined : structuredOutputs(prompt, functions);
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
+    const ofRest = async () => (whole && sampled && !isClients ? restOfTag(whole, await textOf(sampled)) : undefined);
+    const structured = sampled ? await ofRest() : whole;
     if (!structured || isClients) return send(structured);
     refuseEndlessSchemas(prompt);
     if (this.#lacksTags) return send(undefined);
@@ -296,6 +313,14 @@ async function toPromptText(
     return ids;
   }
   return toText(segments) + (sampled ? sampled.text : "");
+}
+
+/** Samples as text, with special tokens as their literals; undefined if that is ambiguous, or ends within a character. */
+async function textOf(sampled: Sampled): Promise<string | undefined> {
+  const pieces = "text" in sampled ? cutAtLiterals(sampled.text) : decodePieces(sampled.ids, await loadTokenizer());
+  const last = pieces.at(-1);
+  const isCut = typeof last === "string" && last.endsWith("\uFFFD");
+  return isCut || hasSpecialLiteral(pieces) ? undefined : toText(pieces);
 }
 
 /** A prompt as token ids; only the beginning if it has more than `limit`. */

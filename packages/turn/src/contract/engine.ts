@@ -151,6 +151,11 @@ export interface Prompt {
   asksForText?: true;
   /** How often the answer was cut because it repeated itself: it continues with another seed, and penalties. */
   repetitions?: number;
+  /**
+   * The beginning of a bound answer, or of a call, that the model is to complete: it is asked for the rest only. Only
+   * for the engine that made it.
+   */
+  begun?: object;
 }
 
 /** The fields of a prompt that the engine may change to have it asked again. */
@@ -170,6 +175,8 @@ export interface Resumption {
   sampledTokens?: number;
   /** The text so far is quoted in the prompt, with words that were not generated. */
   isQuoted?: true;
+  /** The output is complete: the generation ends for this reason, and nobody is asked. */
+  ends?: FinishReason;
 }
 
 /** The end of a generation that was broken off, without what is dropped of it. */

@@ -1,0 +1,47 @@
+import { startFleet } from "../e2e/fleet.ts";
+import { alike, BOUND_REQUESTS, boundTextOf, MARKUP, streamOf } from "./bound-answers.ts";
+
+/**
+ * `npm run bound-kills -- ANSWERS`: lets one of two model servers die in the middle of bound answers and calls, after every
+ * character of each, until there are so many answers. Prints their counts; ends with 1 when one is not valid, or has lost,
+ * repeated or changed what was shown.
+ */
+
+const ANSWERS = Number(process.argv[2] ?? 1_000);
+const AT_ONCE = 16;
+
+const fleet = await startFleet({ servers: { a: {}, b: {} } });
+const failures: string[] = [];
+let answers = 0;
+let deaths = 0;
+
+/** Creates the response of a request; each model server dies once, after so many of its characters. */
+async function killed(request: (typeof BOUND_REQUESTS)[number], whole: string, after: number): Promise<void> {
+  const events = await streamOf(fleet, request, `fault=cut:${after}&fault_times=1`);
+  answers += 1;
+  const where = `${request.model}, ${request.kind}, after ${after}`;
+  try {
+    const text = boundTextOf(events, request);
+    if (!request.isValid(text)) failures.push(`${where}: not valid: ${text}`);
+    if (alike(text, whole) < Math.min(whole.length, after) - MARKUP) failures.push(`${where}: changed: ${text}`);
+  } catch (error) {
+    failures.push(`${where}: ${String(error)}`);
+  }
+}
+
+const wholes = new Map<(typeof BOUND_REQUESTS)[number], string>();
+for (const request of BOUND_REQUESTS) wholes.set(request, boundTextOf(await streamOf(fleet, request, ""), request));
+fleet.clear();
+for (let after = 1; answers < ANSWERS; after += 1) {
+  const lasting = [...wholes].filter(([, whole]) => after <= whole.length + MARKUP);
+  if (lasting.length === 0) break;
+  for (let at = 0; at < lasting.length; at += AT_ONCE) {
+    await Promise.all(lasting.slice(at, at + AT_ONCE).map(([request, whole]) => killed(request, whole, after)));
+  }
+  deaths += fleet.replicas.flatMap((replica) => replica.asked).length - lasting.length;
+  fleet.clear();
+}
+await fleet.close();
+console.log(`${answers} answers and calls, ${deaths} deaths of model servers, ${failures.length} failures`);
+for (const failure of failures) console.error(failure);
+process.exitCode = failures.length > 0 ? 1 : 0;
