@@ -25,8 +25,11 @@ import { TaskTurns } from "./task-turns.ts";
 // As in `launcher-socket.ts`: without Node's `fetch`.
 const { createServer } = process.getBuiltinModule("node:http");
 
-/** Tasks of a type that are done at the same time, each of another tenant. */
+/** Tasks of a type that are done at the same time. */
 const PLACES = 4;
+
+/** Programs of a tenant that run at the same time: one that never ends does not hold up the others. */
+const PROGRAMS_PER_TENANT = 2;
 
 /** Processes that wait for a task while there are any, and for how long after the last one. */
 const SPARE = 2;
@@ -48,7 +51,7 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
   readonly #folder: ProcessFolder;
   readonly #log: { format: LogFormat; say(line: string): void };
   readonly #bounds: BoundsOfTasks;
-  readonly #turns = { file: new TaskTurns(PLACES), program: new TaskTurns(PLACES) };
+  readonly #turns = { file: new TaskTurns(PLACES), program: new TaskTurns(PLACES, PROGRAMS_PER_TENANT) };
   readonly #server = createServer((request, response) => {
     this.#answer(request, response).catch(() => response.destroy());
   });

@@ -1,17 +1,22 @@
 /**
- * Turns of tasks: a tenant has one at a time, and tenants get theirs in the order in which they came, so that many tasks of one
- * tenant delay another's no more than one does.
+ * Turns of tasks: a tenant has few at a time, and tenants get theirs in the order in which they came, so that many tasks of one
+ * tenant delay another's no more than those few do.
  */
 export class TaskTurns {
   readonly #places: number;
-  /** The tenants that have a turn. */
-  readonly #doing = new Set<string>();
+  readonly #perTenant: number;
+  /** The tenant of each turn. */
+  readonly #doing: string[] = [];
   /** The waiting tasks of each tenant. The tenant that is next is first. */
   readonly #waiting = new Map<string, (() => void)[]>();
 
-  /** @param places How many turns there are at the same time. */
-  constructor(places: number) {
+  /**
+   * @param places How many turns there are at the same time.
+   * @param perTenant How many of them a tenant may have.
+   */
+  constructor(places: number, perTenant = 1) {
     this.#places = places;
+    this.#perTenant = perTenant;
   }
 
   /** Waits for the tenant's next turn, which lasts until it is disposed of. */
@@ -24,7 +29,7 @@ export class TaskTurns {
     await promise;
     return {
       [Symbol.dispose]: () => {
-        this.#doing.delete(tenant);
+        this.#doing.splice(this.#doing.indexOf(tenant), 1);
         this.#toEnd(tenant);
         this.#give();
       },
@@ -40,12 +45,15 @@ export class TaskTurns {
 
   #give(): void {
     for (const [tenant, own] of this.#waiting) {
-      if (this.#doing.size >= this.#places) return;
-      if (this.#doing.has(tenant)) continue;
-      this.#doing.add(tenant);
-      const first = own.shift();
+      if (!this.#mayBegin(tenant)) continue;
+      this.#doing.push(tenant);
+      own.shift()?.();
       if (own.length === 0) this.#waiting.delete(tenant);
-      first?.();
     }
+  }
+
+  #mayBegin(tenant: string): boolean {
+    const own = this.#doing.filter((each) => each === tenant).length;
+    return this.#doing.length < this.#places && own < this.#perTenant;
   }
 }

@@ -22,7 +22,7 @@ import type { TurnState } from "@responses-edge/turn/state";
 import type { Steering } from "@responses-edge/turn/steering";
 import { truncateToFit } from "@responses-edge/turn/truncation";
 import { Turn } from "@responses-edge/turn/turn";
-import type { Config } from "../config/index.ts";
+import type { Config, ToolConfig } from "../config/index.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
@@ -127,7 +127,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
     tools: {
       plugins: PLUGINS,
       session: known && mayHaveTools ? toolsOf(spec, past, known, host) : undefined,
-      programs: programsOf(spec, request),
+      programs: programsOf(spec, request, config.tools),
     },
     secrets,
     moderation: moderated,
@@ -143,10 +143,11 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
 export function programsOf(
   { tenant }: Pick<TurnSpec, "tenant">,
   { tools }: Pick<CreateRequest, "tools">,
-  runner = programRunner(),
+  { runsPrograms }: Pick<ToolConfig, "runsPrograms">,
 ): Programs | undefined {
   const index = tools?.findIndex(({ type }) => type === "programmatic_tool_calling") ?? -1;
   if (index < 0) return undefined;
+  const runner = runsPrograms ? programRunner() : undefined;
   if (runner) return { step: (run, signal) => runner.step(run, tenant, signal) };
   const message = "This deployment cannot run programs: it has no tool 'programmatic_tool_calling'.";
   throw invalidRequest(`tools[${index}].type`, message, "unsupported_parameter");

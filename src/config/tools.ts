@@ -117,6 +117,14 @@ export const tools = {
         .transform((value) => value === "drop"),
       "The treatment of a tool of an unknown type. `refuse` answers 400. `drop` leaves it out and names it in the header `x-dropped-tools`.",
     ),
+    runsPrograms: variable(
+      "PROGRAMS",
+      z
+        .enum(["run", "refuse"])
+        .default("run")
+        .transform((value) => value === "run"),
+      "The treatment of the tool `programmatic_tool_calling`. `run` runs the programs that models write, where the deployment can ([programs.md](../programs.md)). `refuse` answers 400.",
+    ),
     searxngUrl: variable("SEARXNG_URL", httpUrl().optional(), "A SearXNG with which the built-in browser searches."),
     braveApiKey: variable(
       "BRAVE_API_KEY",
@@ -170,7 +178,7 @@ export function toolConfig(
     /** Undefined without an image model. */
     images,
     /** Types of tools that this deployment does not have. */
-    absent: images ? [] : ["image_generation"],
+    absent: [...(images ? [] : ["image_generation"]), ...(values.runsPrograms ? [] : ["programmatic_tool_calling"])],
   };
 }
 export type ToolConfig = ReturnType<typeof toolConfig>;

@@ -244,6 +244,21 @@ describe.each(MODELS)("a program of %s", (model) => {
   });
 });
 
+it("is ended where it never ends, and its model is told; meanwhile another program of its tenant runs", async () => {
+  const order: string[] = [];
+  const run = async (code: string) => {
+    const input = writing(CHAT, code);
+    const response = await gateway.openai.responses.create({ model: CHAT, tools: [program], input });
+    order.push(code);
+    return { ...onlyItem(response, "program_output"), said: textOf(response) };
+  };
+  const endless = run("for (;;);");
+  expect(await run("return 1;")).toMatchObject({ status: "completed", result: "1" });
+  const result = "The program takes too much time.";
+  expect(await endless).toMatchObject({ status: "incomplete", result, said: expect.stringContaining(result) });
+  expect(order).toEqual(["return 1;", "for (;;);"]);
+});
+
 it("counts the hosted calls of a program against 'max_tool_calls'", async () => {
   const code = "for (let b = 0; ; b += 1) await tools.docs__add({ a: 0, b });";
   const tools = [program, adding()];

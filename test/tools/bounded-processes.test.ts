@@ -5,8 +5,8 @@ import { TaskTurns } from "../../cli/serve/task-turns.ts";
 /** Which task is done next, and which one is ended (`cli/serve/bounded-processes.ts`). */
 
 /** Asks for turns of tenants. `begun` has those that were given, in order. */
-function turnsOf(places: number, ...tenants: string[]) {
-  const turns = new TaskTurns(places);
+function turnsOf(places: number | [places: number, perTenant: number], ...tenants: string[]) {
+  const turns = new TaskTurns(...([places].flat() as [number, number?]));
   const begun: string[] = [];
   const given = tenants.map(async (tenant, index) => {
     const turn = await turns.next(tenant);
@@ -26,6 +26,15 @@ describe("turns of tasks", () => {
     await end(0);
     await settle();
     expect(begun).toEqual(["a0", "b2", "a1"]);
+  });
+
+  it("may be several for each tenant, and no more than that", async () => {
+    const { begun, end } = turnsOf([4, 2], "a", "a", "a", "b", "b", "b");
+    await settle();
+    expect(begun).toEqual(["a0", "a1", "b3", "b4"]);
+    await end(0);
+    await settle();
+    expect(begun).toEqual(["a0", "a1", "b3", "b4", "a2"]);
   });
 
   it("are no more than there are places, and go to each tenant before one has a second", async () => {

@@ -1,6 +1,8 @@
 import type { ProgramRun } from "@responses-edge/programs";
 import { expect, it } from "vitest";
+import { programsOf } from "../../src/assembly/assemble-turn.ts";
 import { programRunner } from "../../src/assembly/program-runner.ts";
+import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { type LastLine, TASK_HEADER, taskOf } from "../../src/contract/bounded-tasks.ts";
 
 /** A step of a program in a process of its own (`src/assembly/program-runner.ts`), as the Worker sees it. */
@@ -52,6 +54,19 @@ it.each<[what: string, output: string, asked: number, answers: (readonly object[
 it("a server that starts no process is a 503", async () => {
   const refused = stepWith(new Response(null, { status: 503 }));
   await expect(refused).rejects.toMatchObject({ status: 503, code: "program_runner_unavailable" });
+});
+
+const configure = (variables: Partial<Variables>) =>
+  loadConfig({ VLLM_BASE_URL: "http://vllm/v1", ...variables } as Variables);
+
+it("programs are a 400 where the operator refuses them", () => {
+  const request = { tools: [{ type: "programmatic_tool_calling" as const }] };
+  expect(programsOf({ tenant: "acme" }, request, configure({}).tools)).toHaveProperty("step");
+  const refused = configure({ PROGRAMS: "refuse" }).tools;
+  expect(refused.absent).toContain("programmatic_tool_calling");
+  expect(() => programsOf({ tenant: "acme" }, request, refused)).toThrow(
+    expect.objectContaining({ status: 400, param: "tools[0].type" }),
+  );
 });
 
 it("a step ends with its signal", async () => {
