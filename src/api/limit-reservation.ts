@@ -95,13 +95,6 @@ export async function admit(
   const { prices, reservedOutputTokens } = config.keys;
   const { model, max_output_tokens: most } = request;
   const lengthOf = (items: readonly (InputItem | Item)[]) => prompts * (estimateFrame(request) + estimateTokens(items));
-  // If tokens are not limited, the items are read only where the turn is cut off.
-  const isReserved = kind !== "count" && limitsTokens(identity);
-  const tokensOf = (items: readonly (InputItem | Item)[]) => {
-    if (!isReserved) return { tokens: 0, cost: 0 };
-    const used = { input: lengthOf(items), cached: 0, output: most ?? reservedOutputTokens };
-    return { tokens: used.input + used.output, cost: Math.max(costOf(model ?? "", used, prices), LEAST_COST) };
-  };
   const usageOf = (result: UsedTurn, items: readonly (InputItem | Item)[]) => {
     // If the request named no model, this one answered.
     const answered = model ?? (JSON.parse(result.closed.head) as { model?: string }).model ?? "unknown";
@@ -111,6 +104,13 @@ export async function admit(
     // The home of a run counts it.
     return { end: (result) => kind !== "run" && result && countUsage(caller, usageOf(result, input)) };
   }
+  // If tokens are not limited, the items are read only where the turn is cut off.
+  const isReserved = kind !== "count" && limitsTokens(identity);
+  const tokensOf = (items: readonly (InputItem | Item)[]) => {
+    if (!isReserved) return { tokens: 0, cost: 0 };
+    const used = { input: lengthOf(items), cached: 0, output: most ?? reservedOutputTokens };
+    return { tokens: used.input + used.output, cost: Math.max(costOf(model ?? "", used, prices), LEAST_COST) };
+  };
   if (kind === "run") {
     const need = { ...tokensOf(input), stored: storedBy(caller, request), estimatedInput: lengthOf(input) };
     return admitRun(caller, request, address, need);

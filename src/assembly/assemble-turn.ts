@@ -200,9 +200,11 @@ function noteTurn(
   request: CreateRequest,
   config: Config,
 ): void {
+  const { metrics, prometheus } = config.telemetry;
   measured.turn = {
     model,
-    isOperatorsModel: isOperatorsModel(model.upstream, config),
+    // Only metrics have models by name.
+    isOperatorsModel: Boolean(metrics ?? prometheus) && isOperatorsModel(model.upstream, config),
     responseId: responseId(address),
     conversation: conversationOf(request),
     isStored: request.store !== false,

@@ -80,9 +80,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
   const model = turn?.model ?? asked?.model;
   const tokens = end?.tokens ?? asked?.tokens;
   const hasLeft = facts.status === CLIENT_CLOSED_REQUEST;
-  const spoken = modelCalls.filter(({ purpose }) => purpose !== "summary");
-  const accepted = spoken.find((call) => call.acceptedAt !== undefined);
-  const first = spoken.find((call) => call.firstChunkAt !== undefined);
+  const calls = countsOf(modelCalls);
   return {
     level: error === undefined || hasLeft ? "info" : "error",
     event: "request",
@@ -105,8 +103,8 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     conversation_id: turn?.conversation,
     conversation_wait_ms: measured.waitedMs,
     queued_ms: measured.queuedMs,
-    accept_ms: since(facts.begunAt, accepted?.acceptedAt),
-    first_token_ms: since(facts.begunAt, first?.firstChunkAt),
+    accept_ms: since(facts.begunAt, calls.acceptedAt),
+    first_token_ms: since(facts.begunAt, calls.firstChunkAt),
     total_ms: facts.endedAt - facts.begunAt,
     input_tokens: tokens?.input,
     cached_tokens: tokens?.cached,
@@ -114,12 +112,12 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     reasoning_tokens: tokens?.reasoning,
     attempts: measured.attempts === 0 ? undefined : measured.attempts,
     ...(turn && {
-      rounds: (spoken.at(-1)?.round ?? -1) + 1,
-      summaries: modelCalls.length - spoken.length,
+      rounds: calls.rounds,
+      summaries: calls.summaries,
       tool_calls: toolCounts,
       tool_failures: toolCalls.filter((call) => call.error !== undefined && call.item !== undefined).length,
-      retries: modelCalls.filter(isRetry).length + measured.failovers,
-      take_ups: modelCalls.filter(({ purpose }) => purpose === "take_up").length,
+      retries: calls.retries + measured.failovers,
+      take_ups: calls.takeUps,
       cuts: measured.cuts.length,
       rows_written: measured.rowsWritten,
       stored: turn.isStored,
@@ -128,11 +126,27 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
   };
 }
 
-/** Tells whether a call repeats one that did not get an answer. */
-export function isRetry({ purpose }: ModelCall, index: number, calls: readonly ModelCall[]): boolean {
-  const before = calls[index - 1];
-  const isSame = (before?.purpose === "summary") === (purpose === "summary");
-  return before?.error !== undefined && isSame && purpose !== "take_up";
+/** The model calls of a request: their numbers, and the first times. A summary is no answer. */
+function countsOf(calls: readonly ModelCall[]) {
+  let [rounds, summaries, retries, takeUps] = [0, 0, 0, 0];
+  let acceptedAt: number | undefined;
+  let firstChunkAt: number | undefined;
+  let before: ModelCall | undefined;
+  for (const call of calls) {
+    const isSummary = call.purpose === "summary";
+    const isSame = (before?.purpose === "summary") === isSummary;
+    // It repeats one that did not get an answer.
+    if (before?.error !== undefined && isSame && call.purpose !== "take_up") retries += 1;
+    if (call.purpose === "take_up") takeUps += 1;
+    if (isSummary) summaries += 1;
+    else {
+      acceptedAt ??= call.acceptedAt;
+      firstChunkAt ??= call.firstChunkAt;
+      rounds = call.round + 1;
+    }
+    before = call;
+  }
+  return { rounds, summaries, retries, takeUps, acceptedAt, firstChunkAt };
 }
 
 function since(from: number, to: number | undefined): number | undefined {

@@ -56,8 +56,12 @@ export class NotedCalls {
     this.#record(endModelCall(measured, { now: clock(), error: isWanted ? toApiError(error) : CANCELLED }));
   }
 
-  /** Calls that gave nothing are not in the log: a model server that is away would fill it. */
+  /**
+   * Notes a call for a turn that is resumed from its log. Calls that gave nothing are not in it: a model server that is away would
+   * fill it.
+   */
   #record(call: ModelCall | undefined): void {
-    if (call?.firstChunkAt !== undefined) this.#output.writer.record({ model_call: { ...call } });
+    const { writer } = this.#output;
+    if (writer.hasLog && call?.firstChunkAt !== undefined) writer.record({ model_call: { ...call } });
   }
 }

@@ -104,6 +104,11 @@ export class EventWriter {
     this.#sink?.event(event.type, JSON.stringify({ ...event, sequence_number: this.#state.sequence++ }));
   }
 
+  /** The turn has a log, from which it can be resumed. */
+  get hasLog(): boolean {
+    return this.#sink?.record !== undefined;
+  }
+
   record(record: TurnRecord): void {
     applyRecord(this.#state, record);
     this.#sink?.record?.(record);

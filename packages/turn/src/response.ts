@@ -16,7 +16,7 @@ import type { TurnOptions } from "./options.ts";
 import type { EventWriter } from "./output-events.ts";
 import type { DeltaCount } from "./records.ts";
 import { type TurnState, withThoughts } from "./state.ts";
-import { keptTiming, shownTiming } from "./timing.ts";
+import { keptTiming, shownTiming, type TimedTurn } from "./timing.ts";
 
 /** An outage of the model server: its beginning, and the end of waiting for it. Unix milliseconds. */
 export interface Outage {
@@ -35,7 +35,7 @@ export interface ClosedResponse {
   kept: string;
   messages: string | null;
   /** Its times, as they are stored (`timing.ts`), and as JSON for a client that wants them. */
-  keptTiming: string;
+  readonly keptTiming: string;
   timing?: string | undefined;
   /** The turn's usage, as far as is known: rounds that broke off have put out deltas, and told no usage. */
   spent: {
@@ -176,23 +176,38 @@ export class TurnResponse {
       ...(toolUse && { toolCalls: toolUse.calls }),
       ...(moderation && { guarded: moderation.used }),
     };
-    const timing = this.#timing();
-    return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null, ...timing, spent };
+    const times = this.#times();
+    return {
+      head: JSON.stringify(head),
+      output: shown,
+      kept,
+      messages: fits ? messages : null,
+      // Only a response that is stored has it.
+      get keptTiming() {
+        return keptTiming(times);
+      },
+      timing: this.#shownTiming(times),
+      spent,
+    };
   }
 
-  #timing(): Pick<ClosedResponse, "keptTiming" | "timing"> {
+  #times(): TimedTurn {
     const { asked, host } = this.#options;
-    const { output, model } = this.object;
-    const kept = keptTiming({
+    const { measured } = host;
+    return {
       acceptedAt: asked.createdAt,
       settledAt: host.clock(),
       model: asked.model.upstream,
-      measured: host.measured,
+      measured,
       state: this.#state,
-    });
-    if (!asked.request.include?.includes("timing")) return { keptTiming: kept };
-    const shown = shownTiming(kept, { model, items: output.map(({ id }) => id ?? "") });
-    return { keptTiming: kept, timing: JSON.stringify(shown) };
+    };
+  }
+
+  /** The times as JSON for a client that wants them. */
+  #shownTiming(times: TimedTurn): string | undefined {
+    if (!this.#options.asked.request.include?.includes("timing")) return undefined;
+    const { output, model } = this.object;
+    return JSON.stringify(shownTiming(keptTiming(times), { model, items: output.map(({ id }) => id ?? "") }));
   }
 
   /**

@@ -207,9 +207,9 @@ export function usageOfTurn(
     const tokens = { input, cached: usage?.input_tokens_details.cached_tokens ?? 0, output };
     entries.push({ ...(kind && { kind }), model, requests: 1, ...tokens, cost: costOf(model, tokens, prices) });
   }
-  for (const tool of Object.keys(TOOLS) as CountedTool[]) {
-    const used = { ...NO_TOKENS, units: toolCalls?.[tool] ?? 0 };
-    if (used.units === 0) continue;
+  for (const tool in toolCalls) {
+    if (!isCounted(tool) || toolCalls[tool] === 0) continue;
+    const used = { ...NO_TOKENS, units: toolCalls[tool] };
     entries.push({ kind: TOOLS[tool], model: tool, requests: 1, ...used, cost: costOf(tool, used, prices) });
   }
   if (guarded && guarded.tokens > 0) {
@@ -218,6 +218,10 @@ export function usageOfTurn(
     entries.push({ kind: "moderations", model: guard, requests: 1, ...used, cost: costOf(guard, used, prices) });
   }
   return entries;
+}
+
+function isCounted(tool: string): tool is CountedTool {
+  return Object.hasOwn(TOOLS, tool);
 }
 
 const NO_TOKENS = { input: 0, cached: 0, output: 0 };
