@@ -437,6 +437,10 @@ export interface components {
                 p50_first_token_ms: number | null;
                 p95_first_token_ms: number | null;
                 output_tokens_per_second: number | null;
+                most_in_flight: number | null;
+                most_waiting: number | null;
+                servers_down: string[];
+                least_free_disk_bytes: number | null;
             }[];
             now: {
                 in_flight: number;

@@ -2,7 +2,7 @@ import type { Gauge, GaugeReading } from "@responses-edge/otlp";
 import { serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
 import { directoryState } from "../store/deployment/keys/directory-state.ts";
-import { permitsTaken, workUnderWay } from "../store/limits/permits.ts";
+import { permitsTaken, turnsUnderWay, workUnderWay } from "../store/limits/permits.ts";
 import { damagedObjects } from "../store/objects/damage.ts";
 import { type FileBindings, filesInUse } from "../store/objects/open-objects.ts";
 import { pendingBatches, pendingDeliveries } from "../store/objects/pending-work.ts";
@@ -38,7 +38,7 @@ const STATE = "responses_edge.state";
 
 /** Reads the gauges of this process at this moment. An unknown gauge has no value. */
 export async function readGauges(config: Config, files: FileBindings): Promise<GaugeReading[]> {
-  const states = serverStates(config);
+  const states = serverStates(config, turnsUnderWay());
   const ofServers = (gauge: Gauge, of: (state: (typeof states)[number]) => number | boolean | undefined) => {
     const values = states.flatMap((state) => {
       const value = of(state);

@@ -67,7 +67,7 @@ export async function checkReadiness(
   if (processState.isDiskClosed) reasons.push(processState.disk === "read_only" ? "disk_read_only" : "disk_low");
   if (await areFilesNearlyUsed(files)) reasons.push("files_used");
   if (permitsTaken() >= config.maxOpenTurns) reasons.push("room_used");
-  if (serverStates(config).every(({ isUp }) => !isUp)) reasons.push("model_servers_down");
+  if (serverStates(config, 0).every(({ isUp }) => !isUp)) reasons.push("model_servers_down");
   const keys = directoryState();
   if (keys !== undefined && keys !== "ok") reasons.push(`keys_${keys}`);
   return { status: reasons.length > 0 ? "limited" : "ready", reasons };

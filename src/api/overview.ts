@@ -7,6 +7,7 @@ import type { Config } from "../config/index.ts";
 import type { Overview } from "../contract/admin-objects.ts";
 import type { Env } from "../env.ts";
 import { addSums, HOUR, MINUTE, MINUTES_KEPT_S, noSums, type Sums } from "../store/deployment/request-log.ts";
+import { turnsUnderWay } from "../store/limits/permits.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { askOthers, type OtherWorker } from "../store/objects/workers.ts";
 import type { overviewQuery } from "./queries.ts";
@@ -66,8 +67,10 @@ export async function readOverview(
   };
 }
 
-function shown({ requests, errors, input, output, durations, firstTokens, byStatus, ...generation }: Sums) {
+function shown({ requests, errors, input, output, durations, firstTokens, byStatus, peaks, ...generation }: Sums) {
   const { generated, generatingMs } = generation;
+  const load = Object.values(peaks.load);
+  const most = (index: 0 | 1) => (load.length === 0 ? null : load.reduce((sum, each) => sum + each[index], 0));
   return {
     requests,
     errors,
@@ -78,6 +81,10 @@ function shown({ requests, errors, input, output, durations, firstTokens, byStat
     p95_ms: quantile(durations, 0.95),
     p50_first_token_ms: quantile(firstTokens, 0.5),
     p95_first_token_ms: quantile(firstTokens, 0.95),
+    most_in_flight: most(0),
+    most_waiting: most(1),
+    servers_down: peaks.down,
+    least_free_disk_bytes: peaks.freeDisk ?? null,
     output_tokens_per_second: generatingMs > 0 ? Math.round((generated / generatingMs) * 100_000) / 100 : null,
   };
 }
@@ -85,7 +92,7 @@ function shown({ requests, errors, input, output, durations, firstTokens, byStat
 /** The model servers as all workers of this machine see them. */
 async function allServerStates(config: Config): Promise<ServerState[]> {
   const others = await askOthers((worker: OtherServers) => worker.serverStates());
-  const byName = Map.groupBy([...serverStates(config), ...others.flat()], ({ name }) => name);
+  const byName = Map.groupBy([...serverStates(config, turnsUnderWay()), ...others.flat()], ({ name }) => name);
   return [...byName.values()].flatMap(([own, ...rest]) => (own ? [rest.reduce(joined, own)] : []));
 }
 

@@ -122,11 +122,17 @@ export interface ServerState {
   load: number | undefined;
 }
 
-/** Every model server's state, without asking any. */
-export function serverStates(config: Config): ServerState[] {
+/**
+ * Every model server's state, without asking any.
+ * @param turns the turns of this process, all of which are the requests of a server that is the only one
+ */
+export function serverStates(config: Config, turns: number): ServerState[] {
   const now = Date.now();
-  return new Upstream(config).servers.map(({ config: { name, drains, ...server }, downSince, baseUrl }) => {
-    const { isEjected, inFlight } = candidateOf({ name, drains, ...server }, now);
+  const { servers } = new Upstream(config);
+  return servers.map(({ config: { name, drains, ...server }, downSince, baseUrl }) => {
+    const { isEjected, ...candidate } = candidateOf({ name, drains, ...server }, now);
+    // A server that is the only one, without a limit, counts no requests.
+    const inFlight = servers.length === 1 ? Math.max(candidate.inFlight, turns) : candidate.inFlight;
     const report = reportOf(name, now, config.boardMs);
     const isUp = downSince === undefined && report?.isDown !== true && !failureOf({ baseUrl });
     const { waiting } = loadOf({ name, ...server }).admission;

@@ -112,6 +112,10 @@ export const overview = once(() =>
           .number()
           .nullable()
           .describe("Of one answer, from its first token to its end. Null if no answer has tokens."),
+        most_in_flight: count.nullable().describe("Most requests at the model servers. Null if no request ended."),
+        most_waiting: count.nullable().describe("Most requests that waited for a saturated model server."),
+        servers_down: z.array(text).describe("The model servers that were unreachable, or ejected, for some time."),
+        least_free_disk_bytes: count.nullable(),
       }),
     ),
     now: z.object({

@@ -6,6 +6,7 @@ import { loadConfig } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
 import { keyCache } from "../store/deployment/keys/key-cache.ts";
 import { fullShares } from "../store/limits/disk-share.ts";
+import { turnsUnderWay } from "../store/limits/permits.ts";
 import { answerCall, answerFetch, withObjects } from "../store/objects/objects.ts";
 import type { Answer, ObjectCall } from "../store/objects/rpc.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
@@ -32,7 +33,7 @@ export class Share extends WorkerEntrypoint<RawEnv> {
   }
 
   serverStates() {
-    return serverStates(loadConfig(withObjects(this.env)));
+    return serverStates(loadConfig(withObjects(this.env)), turnsUnderWay());
   }
 
   forgetKeys(): void {

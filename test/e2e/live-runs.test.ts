@@ -356,6 +356,10 @@ describe("the overview", () => {
     p50_ms: number | null;
     output_tokens_per_second: number | null;
     by_status: Record<string, number>;
+    most_in_flight: number | null;
+    most_waiting: number | null;
+    servers_down: string[];
+    least_free_disk_bytes: number | null;
   }
 
   interface Overview {
@@ -385,6 +389,8 @@ describe("the overview", () => {
       );
     const before = await overviews();
     const made = gateway.client({ apiKey: key.value, maxRetries: 0 });
+    const held = await made.responses.create({ model: "simulator?fault=stall:2", input: "Wait.", stream: true });
+    await held[Symbol.asyncIterator]().next();
     const { usage } = await made.responses.create({ model: "simulator?tps=100&words=20", input: "Hello!" });
     await expect(made.responses.create({ model: "simulator", temperature: 9 })).rejects.toThrow();
     await requestsOf(key, 2);
@@ -404,8 +410,13 @@ describe("the overview", () => {
       expect(full?.p50_ms).toBeGreaterThan(0);
       expect(full?.output_tokens_per_second).toBeGreaterThan(0);
       expect(data.filter((each) => each.requests === 0).every((each) => each.p50_ms === null)).toBe(true);
-      expect(present).toMatchObject({ in_flight: 0, waiting: 0, servers: [{ name: "gpu-1", status: "ok" }] });
+      const busy = data.findLast((each) => each.requests > 0);
+      expect(busy).toMatchObject({ most_in_flight: expect.any(Number), most_waiting: 0, servers_down: [] });
+      expect(busy?.most_in_flight).toBeGreaterThan(0);
+      expect(data.find((each) => each.requests === 0)?.most_in_flight ?? null).toBeNull();
+      expect(present).toMatchObject({ in_flight: 1, waiting: 0, servers: [{ name: "gpu-1", status: "ok" }] });
     }
+    held.controller.abort();
     await expectError(await read("1h", now, key.value), { status: 403, code: "insufficient_permissions" });
     for (const [width, from] of [
       ["1m", now - 3 * 86_400],

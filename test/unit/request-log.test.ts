@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
 import type { RequestSummary } from "../../src/contract/admin-objects.ts";
 import {
+  addPeaks,
   countInSums,
   HOUR,
   MINUTE,
@@ -56,6 +57,32 @@ const many = (count: number, fields: (no: number) => Partial<RequestSummary>) =>
   Array.from({ length: count }, (_, no) => request(fields(no)));
 
 describe("the log of requests", () => {
+  it("keeps the worst that each process saw of servers and disk in a minute, and in an hour", async () => {
+    const seen = (at: number, process: string, load: [number, number], down: string[], freeDisk?: number) => {
+      const sums = noSums();
+      addPeaks(sums.peaks, { load: { [process]: load }, down, freeDisk });
+      return { rows: [], minutes: [{ start: at, sums }] };
+    };
+    await withLog(1_000, (log) => {
+      const start = NOW - (NOW % HOUR);
+      for (const report of [
+        seen(start, "0", [3, 0], [], 900),
+        seen(start, "1", [1, 2], ["b"], 800),
+        seen(start, "0", [2, 5], ["a"], 950),
+        seen(start + MINUTE, "1", [7, 1], ["b"]),
+      ]) {
+        log.add(report, NOW * 1000, DAY_MS);
+      }
+      const peaksOf = (width: typeof MINUTE | typeof HOUR) =>
+        log.sums({ width, from: start, until: start + HOUR }).map(({ sums }) => sums.peaks);
+      expect(peaksOf(MINUTE)).toEqual([
+        { load: { 0: [3, 5], 1: [1, 2] }, down: ["b", "a"], freeDisk: 800 },
+        { load: { 1: [7, 1] }, down: ["b"] },
+      ]);
+      expect(peaksOf(HOUR)).toEqual([{ load: { 0: [3, 5], 1: [7, 2] }, down: ["b", "a"], freeDisk: 800 }]);
+    });
+  });
+
   it("keeps the newest, and counts all", async () => {
     await withLog(1_500, (log, sql) => {
       for (let turn = 0; turn < 20; turn += 1) {

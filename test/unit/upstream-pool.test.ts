@@ -257,8 +257,8 @@ describe("a request that a server cannot answer", () => {
       message: expect.stringContaining("30 ms"),
     });
     expect(dead.asked.toSorted()).toEqual(["a", "b"]);
-    expect(serverStates(dead.config).map(({ isUp }) => isUp)).toEqual([false, false]);
-    expect(serverStates(fleet.config).map(({ isUp }) => isUp)).toEqual([false, true]);
+    expect(serverStates(dead.config, 0).map(({ isUp }) => isUp)).toEqual([false, false]);
+    expect(serverStates(fleet.config, 0).map(({ isUp }) => isUp)).toEqual([false, true]);
   });
 
   it("has its normal timeout if the answer is JSON", async () => {

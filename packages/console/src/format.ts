@@ -23,7 +23,8 @@ const UNITS = [
   ["TB", 1e12],
 ] as const;
 
-export function size(bytes: number) {
+export function size(bytes: number | null) {
+  if (bytes === null) return "–";
   if (bytes < 1_000) return `${bytes} B`;
   if (bytes < 1_000_000) return `${(bytes / 1_000).toFixed(bytes < 10_000 ? 1 : 0)} kB`;
   const [unit, divisor] = UNITS.findLast(([, least]) => bytes >= least) ?? UNITS[0];

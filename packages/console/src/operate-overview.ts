@@ -73,6 +73,28 @@ const CHARTS: {
     inWords: perSecond,
     inShort: shortly,
   },
+  {
+    name: "Most running and waiting",
+    series: [
+      { name: "running", of: (bucket) => bucket.most_in_flight },
+      { name: "waiting", of: (bucket) => bucket.most_waiting, colour: 4 },
+    ],
+    inWords: count,
+    inShort: shortly,
+    isCount: true,
+  },
+  {
+    name: "Model servers that were down",
+    series: [{ name: "down", of: ({ servers_down: down }) => down.length, colour: 4 }],
+    inWords: count,
+    inShort: shortly,
+    isCount: true,
+  },
+  {
+    name: "Free disk space",
+    series: [{ name: "free", of: (bucket) => bucket.least_free_disk_bytes }],
+    inWords: size,
+  },
 ];
 
 /** The columns of the table. */
@@ -85,6 +107,10 @@ const COLUMNS: Column<Bucket>[] = [
   ["First token, p95", ({ p95_first_token_ms: ms }) => duration(ms), "number"],
   ["Input tokens", ({ input_tokens: tokens }) => count(tokens), "number"],
   ["Output tokens", ({ output_tokens: tokens }) => count(tokens), "number"],
+  ["Most running", ({ most_in_flight: most }) => count(most), "number"],
+  ["Most waiting", ({ most_waiting: most }) => count(most), "number"],
+  ["Servers down", ({ servers_down: down }) => down.join(", ") || "–"],
+  ["Free disk", ({ least_free_disk_bytes: free }) => size(free), "number"],
 ];
 
 export function overviewSection(): Part {

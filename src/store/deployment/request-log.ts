@@ -25,8 +25,19 @@ export const REQUEST_TABLES = [
     width INTEGER NOT NULL, start INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (width, start)) WITHOUT ROWID`,
 ];
 
+/** The worst of a time that a process saw at its reports. */
+export interface Peaks {
+  /** By the process: the most requests at the model servers, and waiting for saturated ones. */
+  load: Record<string, [inFlight: number, waiting: number]>;
+  /** Names of model servers that a process did not reach, or ejected. */
+  down: string[];
+  /** The least. Undefined where nothing watches the disk. Bytes. */
+  freeDisk?: number | undefined;
+}
+
 /** The sums of some requests. Times are milliseconds. */
 export interface Sums extends EndedRequests {
+  peaks: Peaks;
   requests: number;
   input: number;
   output: number;
@@ -38,7 +49,8 @@ export interface Sums extends EndedRequests {
 
 /** The sums of no requests, to which others are added. */
 export function noSums(): Sums {
-  return { requests: 0, input: 0, output: 0, generated: 0, generatingMs: 0, byStatus: {}, ...noRequests() };
+  const counts = { requests: 0, input: 0, output: 0, generated: 0, generatingMs: 0 };
+  return { ...counts, byStatus: {}, peaks: { load: {}, down: [] }, ...noRequests() };
 }
 
 /** Sums of requests that began in the same time. */
@@ -229,6 +241,17 @@ export function countInSums(
   sums.generatingMs += ms - firstTokenMs;
 }
 
+/** Adds what a process saw. Changes `peaks`. */
+export function addPeaks(peaks: Peaks, other: Readonly<Peaks>): void {
+  for (const [process, [inFlight, waiting]] of Object.entries(other.load)) {
+    const [mostInFlight, mostWaiting] = peaks.load[process] ?? [0, 0];
+    peaks.load[process] = [Math.max(inFlight, mostInFlight), Math.max(waiting, mostWaiting)];
+  }
+  peaks.down = [...new Set([...peaks.down, ...other.down])];
+  const { freeDisk = Number.POSITIVE_INFINITY } = peaks;
+  if (other.freeDisk !== undefined) peaks.freeDisk = Math.min(freeDisk, other.freeDisk);
+}
+
 /** Adds sums to others. Gives `sum`, which it changes. */
 export function addSums(sum: Sums, other: Readonly<Sums>): Sums {
   sum.requests += other.requests;
@@ -237,5 +260,6 @@ export function addSums(sum: Sums, other: Readonly<Sums>): Sums {
   sum.generated += other.generated;
   sum.generatingMs += other.generatingMs;
   addCounts(sum.byStatus, other.byStatus);
+  addPeaks(sum.peaks, other.peaks);
   return addEnded(sum, other);
 }

@@ -1,10 +1,23 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
 import { ReportTimer, type RequestOutcome } from "@responses-edge/usage-limits";
+import { type ServerState, serverStates } from "../../assembly/model-server.ts";
+import type { Config } from "../../config/index.ts";
 import type { RequestSummary } from "../../contract/admin-objects.ts";
 import type { Env } from "../../env.ts";
 import type { EndedRequest } from "../../telemetry/telemetry.ts";
-import { clientsAreToLeave } from "../objects/process-state.ts";
-import { addSums, countInSums, MINUTE, noSums, type RequestReport, type Sums } from "./request-log.ts";
+import { turnsUnderWay } from "../limits/permits.ts";
+import { clientsAreToLeave, processState } from "../objects/process-state.ts";
+import { workerName } from "../objects/workers.ts";
+import {
+  addPeaks,
+  addSums,
+  countInSums,
+  MINUTE,
+  noSums,
+  type Peaks,
+  type RequestReport,
+  type Sums,
+} from "./request-log.ts";
 import { isSummarised, type SummaryConfig, statusOf, summaryOf } from "./request-summary.ts";
 
 /**
@@ -55,6 +68,12 @@ export class EndedSums {
     const tokens = { input: event.input_tokens ?? 0, output: event.output_tokens ?? 0 };
     countInSums(this.#sumsOf(second - (second % MINUTE)), statusOf(event), outcome, tokens);
     if (this.#hasRow(event.error !== undefined, outcome.ms)) this.#addRow(summaryOf(ended, config));
+  }
+
+  /** Adds the state of this process. `at`: Unix milliseconds. */
+  addPeaks(at: number, peaks: Peaks): void {
+    const second = Math.floor(at / 1000);
+    addPeaks(this.#sumsOf(second - (second % MINUTE)).peaks, peaks);
   }
 
   /** Adds a report that the board did not get, which is older. */
@@ -113,8 +132,8 @@ export class EndedSums {
 
 let waiting = new EndedSums();
 
-/** The board of this deployment, since the first request has ended. */
-let boards: Env["BOARD"] | undefined;
+/** The board of this deployment, and its configuration, since the first request has ended. */
+let known: { boards: Env["BOARD"]; config: Config } | undefined;
 
 const timer = new ReportTimer(report);
 
@@ -125,11 +144,11 @@ const underWay = new Set<Promise<boolean>>();
 export function noteRequest(
   ended: EndedRequest,
   outcome: RequestOutcome,
-  { config, ...target }: ReportTarget & { config: SummaryConfig },
+  { config, ...target }: ReportTarget & { config: Config },
   isBrief: boolean,
 ): void {
   if (!isSummarised(ended.event)) return;
-  boards = target.boards;
+  known = { boards: target.boards, config };
   waiting.add(ended, outcome, config);
   const isNow = isBrief || clientsAreToLeave() || waiting.errors === ERRORS_TOGETHER;
   timer.start(target.waitUntil, isNow ? 0 : undefined);
@@ -143,12 +162,24 @@ export async function reportRequests(): Promise<void> {
 /** False if the board does not answer. */
 async function report(): Promise<boolean> {
   timer.take();
-  if (waiting.isEmpty || !boards) return true;
+  if (waiting.isEmpty || !known) return true;
   const taken = waiting;
   waiting = new EndedSums();
-  const told = tell(taken, boards);
+  taken.addPeaks(Date.now(), peaksNow(known.config));
+  const told = tell(taken, known.boards);
   underWay.add(told);
   return told.finally(() => underWay.delete(told));
+}
+
+/** The model servers and the disk as this process knows them. */
+function peaksNow(config: Config): Peaks {
+  const servers = serverStates(config, turnsUnderWay());
+  const sum = (of: (server: ServerState) => number) => servers.reduce((total, server) => total + of(server), 0);
+  return {
+    load: { [workerName ?? ""]: [sum(({ inFlight }) => inFlight), sum((server) => server.waiting)] },
+    down: servers.filter(({ isUp, isEjected }) => !isUp || isEjected).map(({ name }) => name),
+    freeDisk: processState.measures.freeDisk,
+  };
 }
 
 async function tell(taken: EndedSums, board: Env["BOARD"]): Promise<boolean> {

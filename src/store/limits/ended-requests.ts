@@ -45,7 +45,7 @@ const UNKNOWN_MODEL = "unknown";
 
 /** The caller of a request, and the receivers of its reports. */
 export interface EndedOwner extends UseOwner, ReportTarget {
-  config: Pick<Config, "keys" | "listsResponses">;
+  config: Config;
 }
 
 /** Reports a request that has ended. `isBrief`: the report comes at once, because waiting costs. */

@@ -154,6 +154,12 @@ export function turnsBesideClients(): number {
   return workUnderWay().get("turn") ?? 0;
 }
 
+/** The number of turns: in the foreground, and of runs. */
+export function turnsUnderWay(): number {
+  const work = workUnderWay();
+  return (work.get("turn") ?? 0) + (work.get("run") ?? 0);
+}
+
 /** The number of taken permits, out of `MAX_OPEN_TURNS`. */
 export function permitsTaken(): number {
   return memory.taken;
