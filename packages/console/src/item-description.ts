@@ -63,6 +63,9 @@ const KINDS: Record<string, (item: Item) => Omit<Description, "status">> = {
   function_call: ({ namespace, name, arguments: args }) =>
     call("Function call", namespace ? `${namespace}.${name}` : name, code("arguments", "Arguments", args)),
   custom_tool_call: ({ name, input }) => call("Custom tool call", name, code("arguments", "Input", input)),
+  program: ({ code: text }) => call("Program", undefined, code("code", "Program", text)),
+  program_output: ({ call_id: id, status, result }) =>
+    call(`${status === "incomplete" ? "Fault" : "Output"} of a program`, id, code("result", "Output", result)),
   function_call_output: outputOf,
   custom_tool_call_output: outputOf,
   mcp_call: ({ server_label: server, name, arguments: args, output, error }) =>

@@ -6,6 +6,7 @@ import {
   clientCallOf,
   clientOutputOf,
   type Item,
+  isClientCall,
   isServerCall,
   programOf,
 } from "@responses-edge/responses-api/items/registry";
@@ -159,6 +160,33 @@ function textOf(parts: readonly InputPart[]): string | undefined {
 function argumentsOf(item: Item): unknown {
   const call = clientCallOf(item);
   return call?.input ?? parseArguments(call?.arguments ?? "");
+}
+
+/**
+ * The items with the output of each program right after it, and after the calls that were made in parallel with it: a later
+ * message of the user's may have come before it, and templates expect answers right after their calls.
+ */
+export function withOutputsInPlace(items: readonly Item[]): Item[] {
+  const moved = new Map<string, Item>();
+  let messages = 0;
+  const before = new Map<string, number>();
+  for (const item of items) {
+    if (item.type === "message") messages += 1;
+    else if (item.type === "program") before.set(item.call_id, messages);
+    else if (item.type === "program_output" && before.get(item.call_id) !== messages) moved.set(item.call_id, item);
+  }
+  if (moved.size === 0) return [...items];
+  const kept = items.filter((item) => item.type !== "program_output" || moved.get(item.call_id) !== item);
+  let open: Item[] = [];
+  return kept.flatMap((item, index) => {
+    const output = item.type === "program" ? moved.get(item.call_id) : undefined;
+    if (output) open.push(output);
+    const next = kept[index + 1];
+    if (open.length === 0 || (next && isClientCall(next))) return [item];
+    const outputs = open;
+    open = [];
+    return [item, ...outputs];
+  });
 }
 
 /**

@@ -20,7 +20,7 @@ import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } fr
 import { withoutCuts } from "./cuts.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { Asked, TurnPast } from "./options.ts";
-import { withoutProgramCalls } from "./program-record.ts";
+import { withOutputsInPlace, withoutProgramCalls } from "./program-record.ts";
 import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { truncateToFit } from "./truncation.ts";
 import type { TurnOutput } from "./turn-output.ts";
@@ -46,7 +46,7 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
   const item = input[0]?.id;
   const before = messages != null && item !== undefined ? ({ item, messages, before: true } as const) : undefined;
   const whole = past.isTextOnly ? [] : withoutProgramCalls([...history, ...matchOutputs(history, input)]);
-  const items = past.isTextOnly ? [...history, ...input] : promptItems(whole, [], replays);
+  const items = past.isTextOnly ? [...history, ...input] : withOutputsInPlace(promptItems(whole, [], replays));
   const hasTools = !past.isTextOnly || request.tools != null || request.tool_choice != null;
   return {
     model: model.upstream,
@@ -132,7 +132,8 @@ export class RoundPrompt {
     const { request: before } = this.current;
     const hasFirst = before.tool_choice != null || before.kv_transfer_params != null;
     const request = withLoadedTools(hasCalled && hasFirst ? afterFirstRound(before) : before, items);
-    this.change({ items: [...this.current.items, ...items], replays, trailing, spentTokens, request });
+    const all = withOutputsInPlace([...this.current.items, ...items]);
+    this.change({ items: all, replays, trailing, spentTokens, request });
   }
 
   /** Offers the tool that takes programs no longer. */

@@ -7,6 +7,7 @@ import type { FinishReason, ModelDelta, Prompt } from "./contract/engine.ts";
 import { RepeatedText } from "./contract/repeated-text.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { TurnBounds, TurnOptions } from "./options.ts";
+import { withOutputsInPlace } from "./program-record.ts";
 import { afterFirstRound, earlierOutput, promptOutput } from "./prompt.ts";
 import { isRecord, parseRecord } from "./records.ts";
 import { applyLoggedEvent, applyRecord, newTurnState, type TurnState } from "./state.ts";
@@ -57,7 +58,7 @@ function sinceCompaction(
   const at = newestCompaction(output);
   const item = output[at];
   const rest = output.slice(at + 1).filter(({ type }) => type !== "compaction");
-  if (item?.type !== "compaction") return [...first, ...rest];
+  if (item?.type !== "compaction") return withOutputsInPlace([...first, ...rest]);
   const content = openCompaction(item, secrets.compactions, { param: "previous_response_id", isStored: true });
   return [...standingItems(content, model.engine.noteRole), ...rest];
 }

@@ -234,6 +234,9 @@ it("ends with a program's calls of client functions, and goes on when their outp
   ]);
   expect(second.ran).toEqual(['{"n":30}']);
   expect(second.prompts[0]?.items.map(({ type }) => type)).toEqual(["program", "program_output"]);
+  const more = [...outputs, { role: "user", content: "Hurry." }];
+  const hurried = await tell({ code, history: given(first.output), replays: first.replays, input: more });
+  expect(hurried.prompts[0]?.items.map(({ type }) => type)).toEqual(["program", "program_output", "message"]);
   const unanswered = { code, history: given(first.output), input: outputs.slice(1) };
   await expect(tell(unanswered)).rejects.toThrow("No tool output found for function call call_p_2.");
 });
