@@ -11,9 +11,35 @@ const MAX_COLOURED = 20_000;
 /** A longer diagram is shown as its text. UTF-16 units. */
 const MAX_DIAGRAM = 5_000;
 
-let diagrams: typeof import("./diagrams.ts") | undefined;
-let colours: typeof import("./code-colours.ts") | undefined;
-let formulas: typeof import("./formulas.ts") | undefined;
+/** The libraries by their scripts. */
+interface Libraries {
+  "diagrams.js": typeof import("./diagrams.ts");
+  "code-colours.js": typeof import("./code-colours.ts");
+  "formulas.js": typeof import("./formulas.ts");
+}
+
+const loaded: Partial<Libraries> = {};
+
+/**
+ * A view that needs a library.
+ * @param meanwhile stands in its place until the library is loaded, or where it cannot be
+ */
+function late<Name extends keyof Libraries>(
+  name: Name,
+  view: (library: Libraries[Name]) => unknown,
+  meanwhile: unknown,
+): unknown {
+  const library = loaded[name];
+  if (library) return view(library);
+  const later = beside(name).then(
+    (made: Libraries[Name]) => {
+      loaded[name] = made;
+      return view(made);
+    },
+    () => meanwhile,
+  );
+  return until(later, meanwhile);
+}
 
 /**
  * Code with a button that copies it. The code is highlighted after the library has been loaded.
@@ -24,10 +50,11 @@ export function codeBlock(code: string, info: string, isOpen: boolean = false) {
   const [language = ""] = info.split(/[\s{,]/);
   const isDiagram = language === "mermaid" && !isOpen && code.length <= MAX_DIAGRAM;
   const isPlain = isOpen || language === "" || code.length > MAX_COLOURED;
+  const coloured = () => late("code-colours.js", ({ colouredCode }) => colouredCode(code, language), code);
   return html`<figure class="code-block">
     <figcaption><span>${language.slice(0, 30) || "Code"}</span><button type="button" class="plain" @click=${(event: Event) => void copy(event, code)}>Copy</button></figcaption>
-    ${isDiagram ? diagram(code) : nothing}
-    ${isDiagram ? html`<details><summary>As written</summary>${written(code)}</details>` : written(isPlain ? code : coloured(code, language))}
+    ${isDiagram ? late("diagrams.js", (library) => diagram(code, library), nothing) : nothing}
+    ${isDiagram ? html`<details><summary>As written</summary>${written(code)}</details>` : written(isPlain ? code : coloured())}
   </figure>`;
 }
 
@@ -35,46 +62,15 @@ function written(code: unknown) {
   return html`<pre dir="ltr" tabindex="0" aria-label="Code"><code>${code}</code></pre>`;
 }
 
-function diagram(code: string): unknown {
-  if (diagrams) {
-    try {
-      return html`<img class="diagram" src=${diagrams.diagramUrl(code)} alt="Diagram" />`;
-    } catch {
-      return html`<p class="note">This is no diagram that the page can draw.</p>`;
-    }
+function diagram(code: string, { diagramUrl }: Libraries["diagrams.js"]) {
+  try {
+    return html`<img class="diagram" src=${diagramUrl(code)} alt="Diagram" />`;
+  } catch {
+    return html`<p class="note">This is no diagram that the page can draw.</p>`;
   }
-  const later = beside("diagrams.js").then(
-    (loaded) => {
-      diagrams = loaded;
-      return diagram(code);
-    },
-    () => nothing,
-  );
-  return until(later, nothing);
-}
-
-function coloured(code: string, language: string): unknown {
-  if (colours) return colours.colouredCode(code, language);
-  const later = beside("code-colours.js").then(
-    (loaded) => {
-      colours = loaded;
-      return coloured(code, language);
-    },
-    () => code,
-  );
-  return until(later, code);
 }
 
 /** @param isDisplayed whether it is a line of its own */
 export function formula(tex: string, isDisplayed: boolean): unknown {
-  if (formulas) return formulas.formulaElement(tex, isDisplayed);
-  const asWritten = html`<code>${tex}</code>`;
-  const later = beside("formulas.js").then(
-    (loaded) => {
-      formulas = loaded;
-      return formula(tex, isDisplayed);
-    },
-    () => asWritten,
-  );
-  return until(later, asWritten);
+  return late("formulas.js", ({ formulaElement }) => formulaElement(tex, isDisplayed), html`<code>${tex}</code>`);
 }
