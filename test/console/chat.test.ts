@@ -337,6 +337,12 @@ describe("tools", () => {
       await page.getByRole("button", { name: "Send output" }).click();
       await answers(page).getByText("The tool get_weather returned: sunny").waitFor();
       expect(await page.getByLabel("Output of get_weather").count()).toBe(0);
+      // Another output, beside this one.
+      await page.getByText("What if a tool had answered otherwise?").click();
+      await page.getByLabel("Other output").fill("rainy");
+      await page.getByRole("button", { name: "Answer beside this one" }).click();
+      await answers(page).getByText("The tool get_weather returned: rainy").waitFor();
+      await answers(page).getByText("The tool get_weather returned: sunny").waitFor();
       expect(await page.getByLabel("Input", { exact: true }).inputValue()).toBe("for later");
     }));
 

@@ -48,3 +48,36 @@ export function callsTemplate(
     ${calls.length > 0 ? html`<div class="buttons"><button class="primary" type="submit">Send ${calls.length > 1 ? "outputs" : "output"}</button></div>` : nothing}
   </form>`;
 }
+
+/** The name of a call whose answer can be replaced, by the type of its item: hosted calls, and the client's answers in the input. */
+const NAMES: Record<string, (item: ApiObject) => string> = {
+  mcp_call: ({ name }) => name ?? "",
+  code_interpreter_call: () => "Python",
+  function_call_output: () => "Your output",
+  custom_tool_call_output: () => "Your output",
+};
+
+/**
+ * The form that gives an answered call another output, in a branch of its own.
+ * @param items of the turn's input and output
+ * @param fork Takes the id of the call, and its other output.
+ */
+export function otherOutputTemplate(items: readonly ApiObject[], fork: (at: string, output: string) => void) {
+  const calls = items.filter(({ type = "", status = "completed" }) => NAMES[type] && status === "completed");
+  if (calls.length === 0) return nothing;
+  const send = (event: Event) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    fork(String(form.get("at")), String(form.get("output")));
+  };
+  return html`<details class="other-output">
+    <summary>What if a tool had answered otherwise?</summary>
+    <form class="stack" @submit=${send}>
+      <select name="at" aria-label="Call">
+        ${calls.map((call) => html`<option value=${call.call_id ?? call.id} dir="auto">${NAMES[call.type ?? ""]?.(call)}</option>`)}
+      </select>
+      <textarea dir="auto" name="output" class="code" rows="2" aria-label="Other output"></textarea>
+      <div class="buttons"><button type="submit">Answer beside this one</button></div>
+    </form>
+  </details>`;
+}

@@ -52,6 +52,8 @@ export interface Actions {
   again: (turn: Turn, text?: string) => void;
   /** Sends new input after a turn. */
   goOn: (turn: Turn, items: ApiObject[], text: string) => void;
+  /** Puts a branch beside this turn, in which a call has another output. */
+  fork: (turn: Turn, at: string, output: string) => void;
   /** Lets the path lead through a turn. `isEnd`: and end there. */
   choose: (turn: Turn, isEnd?: boolean) => void;
   siblings: (turn: Turn) => readonly Turn[];

@@ -1,4 +1,5 @@
 import { html, render } from "lit-html";
+import { callJson } from "./api.ts";
 import { type Actions, bodyOfTurn, Chat, continuationOf, repeatable, seenBy, type Turn } from "./chat-model.ts";
 import { versionMetadata } from "./chat-versions.ts";
 import { messageWithField } from "./dialogs.ts";
@@ -273,6 +274,7 @@ export class Transcript {
       }
     },
     goOn: (turn, items, text) => void this.ask({ items, text, fields: this.viewOf(turn).fields ?? {}, parent: turn }),
+    fork: (turn, at, output) => void this.#fork(turn, at, output),
     choose: (turn, isEnd) => {
       this.show(turn, isEnd);
       if (isEnd) this.#form.focus();
@@ -284,6 +286,28 @@ export class Transcript {
       return this.bodyAfter(parent, this.viewOf(turn).fields ?? {}, turn.items ?? []);
     },
   };
+
+  /** Begins a branch, which the page shows beside its turn while it arrives. */
+  async #fork(turn: Turn, at: string, output: string) {
+    try {
+      const path = `/v1/responses/${encodeURIComponent(turn.id ?? "")}/fork`;
+      const { id } = await callJson(path, { method: "POST", body: { at, output, background: true } });
+      const { parent, text, items = [], model, fields } = turn;
+      turn.pair ??= crypto.randomUUID();
+      const branch: Turn = {
+        ...{ key: crypto.randomUUID(), id, text, items, model, pair: turn.pair, createdAt: Date.now() },
+        ...{ transport: "background", isStored: true, isOpen: true },
+        ...(parent !== undefined && { parent }),
+        ...(fields && { fields }),
+      };
+      this.chat.add(branch);
+      this.chat.choose(branch);
+      this.#changed();
+    } catch (error) {
+      turn.note = messageWithField(error);
+      this.#draw();
+    }
+  }
 
   /** Puts the path onto the page: its last turns, and both turns of a pair at its end. */
   #draw() {

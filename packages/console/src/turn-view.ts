@@ -2,7 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.ts";
 import { Answer } from "./answer.ts";
 import { ApiFault } from "./api.ts";
-import { callsTemplate } from "./call-form.ts";
+import { callsTemplate, otherOutputTemplate } from "./call-form.ts";
 import { type Actions, fieldsOf, seenBy, type Turn } from "./chat-model.ts";
 import { withLocalFiles } from "./code-samples.ts";
 import { codeView } from "./code-view.ts";
@@ -330,6 +330,7 @@ export class TurnView {
         ${connectionTemplate(this.#connection, isOpen, this.#isSilent)}
         ${isOpen ? nothing : this.#seenTemplate()}
         ${isOpen || this.#isAnswered ? nothing : callsTemplate(this.output, response, (items, text) => this.#actions.goOn(this.turn, items, text))}
+        ${isOpen || !this.turn.isStored || pair !== undefined ? nothing : otherOutputTemplate([...(this.turn.items ?? []), ...this.output], (at, output) => this.#actions.fork(this.turn, at, output))}
         ${this.#footer()}
         ${this.#isCodeShown ? this.#code.element : nothing}
       `,
