@@ -1,5 +1,6 @@
 import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { loadConfig, type Variables } from "../../../src/config/index.ts";
 import type { Env } from "../../../src/env.ts";
 import type { RequestReport } from "../../../src/store/deployment/request-log.ts";
 import { noteRequest, reportRequests } from "../../../src/store/deployment/request-reports.ts";
@@ -7,6 +8,8 @@ import { processState } from "../../../src/store/objects/process-state.ts";
 import type { EndedRequest } from "../../../src/telemetry/telemetry.ts";
 
 /** How an isolate reports the requests that have ended in it. */
+
+const CONFIG = loadConfig({ VLLM_BASE_URL: "http://vllm/v1", ALLOW_ANONYMOUS: "true" } as unknown as Variables);
 
 let ended = 0;
 
@@ -48,7 +51,7 @@ class FakeBoard {
 
   /** Notes a request that has ended. */
   note({ isBrief = false, ms = 100, error }: { isBrief?: boolean; ms?: number; error?: string } = {}): void {
-    const target = { boards: this.boards, waitUntil: () => {}, config: { keys: { prices: {} } } };
+    const target = { boards: this.boards, waitUntil: () => {}, config: CONFIG };
     const outcome = { isError: error !== undefined, ms, firstTokenMs: 10 };
     noteRequest(request(ms, error), outcome, target, isBrief);
   }
