@@ -44,9 +44,15 @@ afterAll(async () => {
   await server.close();
 });
 
+/** Three workers: a request seldom reaches the one that has run the last step of its program. */
 async function startPrograms(): Promise<Gateway & { restart: () => Promise<void> }> {
   const vllm = await serveSimulator();
-  const variables = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", HARMONY_START_DATE: DATE };
+  const variables = {
+    VLLM_BASE_URL: `${vllm.url}/v1`,
+    ALLOW_ANONYMOUS: "true",
+    HARMONY_START_DATE: DATE,
+    WORKERS: "3",
+  };
   const worker = await startWorkerd({ ...variables, MCP_SERVERS: server.url }, { through: "serve" });
   return { ...gatewayAt(worker, vllm), restart: worker.restart };
 }
@@ -257,6 +263,28 @@ it("is ended where it never ends, and its model is told; meanwhile another progr
   const result = "The program takes too much time.";
   expect(await endless).toMatchObject({ status: "incomplete", result, said: expect.stringContaining(result) });
   expect(order).toEqual(["return 1;", "for (;;);"]);
+});
+
+it("goes on in a conversation, is counted, and is not compacted while it waits", async () => {
+  const conversation = await gateway.openai.conversations.create();
+  const tools = [program, lookUp];
+  const fields = { model: CHAT, tools, conversation: conversation.id };
+  const input = writing(CHAT, 'return (await tools.look_up({ key: "a" })).value;');
+  const first = await gateway.openai.responses.create({ ...fields, input });
+  const { call_id } = onlyItem(first, "function_call");
+  const count = (given: Tool[]) =>
+    gateway.openai.responses.inputTokens.count({ model: CHAT, tools: given, input: "Hello." });
+  const [one, other] = [await count([program]), await count(tools)];
+  expect(other.input_tokens).toBeGreaterThan(one.input_tokens);
+  await expect(gateway.openai.responses.compact({ model: CHAT, previous_response_id: first.id })).rejects.toMatchObject(
+    { status: 400, message: expect.stringContaining("has not ended") },
+  );
+  const second = await gateway.openai.responses.create({ ...fields, input: [outputOf(call_id, 6)] });
+  expect(typesIn(second)).toEqual(["program_output", "message"]);
+  const third = await gateway.openai.responses.create({ ...fields, input: "And now?" });
+  expect(third.status).toBe("completed");
+  const compacted = await gateway.openai.responses.compact({ model: CHAT, previous_response_id: third.id });
+  expect(compacted.output.map(({ type }) => type)).not.toContain("program");
 });
 
 it("counts the hosted calls of a program against 'max_tool_calls'", async () => {
