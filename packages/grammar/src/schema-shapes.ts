@@ -80,7 +80,7 @@ export class SchemaShapes {
   /** The schemas that hold together, for each choice of alternatives. */
   #expand(schemas: Schemas): Record<string, unknown>[][] {
     const found: Record<string, unknown>[][] = [];
-    const first = schemas.map((schema) => ({ schema, within: [] }));
+    const first = schemas.toReversed().map((schema) => ({ schema, within: [] }));
     const choices: Choice[] = [{ open: first, flat: new Set(), alternatives: [] }];
     for (let choice = choices.pop(); choice; choice = choices.pop()) {
       const { flat, alternatives } = choice;
@@ -111,7 +111,8 @@ export class SchemaShapes {
       this.#noteUnenforced(schema);
       const { $ref, allOf, anyOf, oneOf } = schema;
       if ($ref !== undefined) open.push({ schema: schemaAt(this.#root, $ref) ?? true, within: inside });
-      if (Array.isArray(allOf)) open.push(...allOf.map((schema: unknown) => ({ schema, within: inside })));
+      // The first of them is read next: the order of properties is that of the schemas.
+      if (Array.isArray(allOf)) open.push(...allOf.toReversed().map((schema: unknown) => ({ schema, within: inside })));
       for (const options of [anyOf, oneOf]) {
         if (Array.isArray(options)) alternatives.push({ options: options as unknown[], within: inside });
       }

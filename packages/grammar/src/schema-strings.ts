@@ -15,25 +15,29 @@ export interface Strings {
   parts(prefix: string): readonly { set: CharSet; rest: Rules }[];
 }
 
-/** Formats, as models write their values. Each is within what `mayBeOfFormat` accepts. */
-const DATE = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])";
-const LATE_DATE =
-  "[0-9]{4}-((0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)|[0-9]{2}([2468][048]|0[48]|[13579][26])-02-29";
-const TIME = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
+/** Formats, each within those that `mayBeOfFormat` accepts. */
+const DATE = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])";
+const TIME = "([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
 const BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
 const LABEL = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
-const NUMBER = "[0-9]{1,9}";
-const TIME_SPAN = `T(${NUMBER}H(${NUMBER}M)?(${NUMBER}S)?|${NUMBER}M(${NUMBER}S)?|${NUMBER}S)`;
-const DATE_SPAN = `(${NUMBER}Y(${NUMBER}M)?(${NUMBER}D)?|${NUMBER}M(${NUMBER}D)?|${NUMBER}D)`;
+const ATOM = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+";
+const GROUP = "[0-9a-fA-F]{1,4}";
+/** At most seven groups beside `::`, which stands for the others. */
+const SHORT_IPV6 = [2, 3, 4, 5, 6]
+  .map((after) => `(${GROUP}:){1,${7 - after}}(:${GROUP}){1,${after}}`)
+  .concat(`(${GROUP}:){1,7}:`, `(${GROUP}:){1,6}:${GROUP}`, `:((:${GROUP}){1,7}|:)`)
+  .join("|");
+const TIME_SPAN = "T([0-9]+H([0-9]+M)?([0-9]+S)?|[0-9]+M([0-9]+S)?|[0-9]+S)";
+const DATE_SPAN = "([0-9]+Y([0-9]+M)?([0-9]+D)?|[0-9]+M([0-9]+D)?|[0-9]+D)";
 const FORMATS: Readonly<Record<string, string>> = {
-  date: `${DATE}|${LATE_DATE}`,
+  date: DATE,
   time: TIME,
-  "date-time": `(${DATE}|${LATE_DATE})T${TIME}`,
-  duration: `P(${NUMBER}W|${DATE_SPAN}(${TIME_SPAN})?|${TIME_SPAN})`,
-  email: `[a-zA-Z0-9_+-]{1,32}(\\.[a-zA-Z0-9_+-]{1,31})*@${LABEL}(\\.${LABEL})+`,
+  "date-time": `${DATE}[Tt ]${TIME}`,
+  duration: `P([0-9]+W|${DATE_SPAN}(${TIME_SPAN})?|${TIME_SPAN})`,
+  email: `${ATOM}(\\.${ATOM})*@${LABEL}(\\.${LABEL})*`,
   hostname: `${LABEL}(\\.${LABEL})*`,
   ipv4: `${BYTE}(\\.${BYTE}){3}`,
-  ipv6: "([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}",
+  ipv6: `(${GROUP}:){7}${GROUP}|${SHORT_IPV6}`,
   uuid: "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
   uri: "[a-zA-Z][a-zA-Z0-9+.-]*:[!#$%&'()*+,./0-9:;=?@A-Z_a-z~-]*",
 };
@@ -66,7 +70,23 @@ export class SchemaStrings {
     if (!first) return new LongStrings(lengths.min, lengths.max);
     for (const { keyword } of others) this.#unenforced.add(keyword);
     if (isBounded) this.#unenforced.add("maxLength").add("minLength");
-    return new RuledStrings(first.rules);
+    const ruled = new RuledStrings(first.rules);
+    return first.keyword === "format" ? this.#orAny(ruled) : ruled;
+  }
+
+  /** Servers differ in what they take for a format: a string that began in another form goes on freely. */
+  #orAny(strings: Strings): Strings {
+    const free = () => {
+      this.#unenforced.add("format");
+      return anyString();
+    };
+    return {
+      rest: (prefix) => strings.rest(prefix) ?? free().rest(prefix),
+      parts: (prefix) => {
+        const parts = strings.parts(prefix);
+        return parts.length > 0 ? parts : free().parts(prefix);
+      },
+    };
   }
 
   #bounds(schemas: Shape["schemas"], keyword: string, read: (text: string) => Rules | undefined) {

@@ -241,11 +241,31 @@ describe("the remainder of a JSON text under a schema", () => {
     expect(matches(rules, '"radius":1}')).toBe(false);
   });
 
+  it("has the members of schemas that hold together in the order of the schemas", () => {
+    const schema = {
+      allOf: [
+        { type: "object", properties: { a: { type: "integer" } }, required: ["a"] },
+        { properties: { b: { type: "string" }, a: { minimum: 5 } }, required: ["b"] },
+      ],
+    };
+    const { rules } = rest(schema, "{");
+    expect(matches(rules, '"a":5,"b":""}')).toBe(true);
+    expect(matches(rules, '"a":4,"b":""}')).toBe(false);
+  });
+
   it("names the keywords that it does not enforce", () => {
     const schema = { type: "array", items: { type: "integer", multipleOf: 3 }, uniqueItems: true };
     expect(rest(schema, "[3,").unenforced).toEqual(["multipleOf", "uniqueItems"]);
     expect(isValid({ type: "json_schema", schema }, "[3,6]")).toBe(true);
     expect(isValid({ type: "json_schema", schema }, "[3,3]")).toBe(false);
+  });
+
+  it("goes on freely in a string of a format that began in another form", () => {
+    const schema = { type: "string", format: "ipv6" };
+    const known = rest(schema, '"2001:db8::');
+    expect([matches(known.rules, '1:2"'), matches(known.rules, ':1"'), known.unenforced]).toEqual([true, false, []]);
+    const other = rest(schema, '"::ffff:1.');
+    expect([matches(other.rules, '2.3.4"'), other.unenforced]).toEqual([true, ["format"]]);
   });
 
   it("is nothing where the text is complete", () => {
