@@ -145,6 +145,8 @@ describe("a program", () => {
       "at most 1000 calls",
     );
     expect(await failureOf("await tools.stock('x'.repeat(1e6));")).toContain("have at most");
+    const output = "x".repeat(BOUNDS.resultLength);
+    expect(await failureOf("await tools.stock();", [{ sequence: 0, output }])).toContain("results have more than");
     expect(await failureOf("for (;;) setTimeout(() => {});")).toContain("at most 1000 timers");
     expect(await failureOf("console.log('x'.repeat(3e5)); null.a;")).toMatch(/x\n\[Cut: .*\]\nTypeError/);
   });
