@@ -31,15 +31,16 @@ async function killed(request: (typeof BOUND_REQUESTS)[number], whole: string, a
 
 const wholes = new Map<(typeof BOUND_REQUESTS)[number], string>();
 for (const request of BOUND_REQUESTS) wholes.set(request, boundTextOf(await streamOf(fleet, request, ""), request));
-fleet.clear();
-for (let after = 1; answers < ANSWERS; after += 1) {
-  const lasting = [...wholes].filter(([, whole]) => after <= whole.length + MARKUP);
-  if (lasting.length === 0) break;
-  for (let at = 0; at < lasting.length; at += AT_ONCE) {
-    await Promise.all(lasting.slice(at, at + AT_ONCE).map(([request, whole]) => killed(request, whole, after)));
+let lasting = [...wholes];
+for (let from = 1; answers < ANSWERS && lasting.length > 0; from += AT_ONCE) {
+  lasting = lasting.filter(([, whole]) => from <= whole.length + MARKUP);
+  for (const [request, whole] of lasting) {
+    // A server counts its deaths by the settings of requests.
+    fleet.clear();
+    await Promise.all(Array.from({ length: AT_ONCE }, (_, index) => killed(request, whole, from + index)));
+    deaths += fleet.replicas.flatMap((replica) => replica.asked).length - AT_ONCE;
+    if (answers >= ANSWERS) break;
   }
-  deaths += fleet.replicas.flatMap((replica) => replica.asked).length - lasting.length;
-  fleet.clear();
 }
 await fleet.close();
 console.log(`${answers} answers and calls, ${deaths} deaths of model servers, ${failures.length} failures`);

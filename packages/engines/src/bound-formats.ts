@@ -1,4 +1,4 @@
-import { type Bound, parseEbnf, RemainderFault, type Rules, remainderOf, sequence } from "@responses-edge/grammar";
+import { type Bound, RemainderFault, type Rules, remainderOf, sequence } from "@responses-edge/grammar";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { ClientTool } from "@responses-edge/responses-api/tool-names";
 import { functionOf } from "@responses-edge/turn/contract/client-functions";
@@ -62,9 +62,8 @@ export type Rest =
 /** The texts that may follow `begun` in a text of `bound`. Takes time and memory in the sizes of both. */
 export function restOf(bound: Bound, begun: string): Rest {
   try {
-    const { complete, grammar } = remainderOf(bound, begun);
-    const rules = complete ? undefined : parseEbnf(grammar);
-    return complete ? { kind: "nothing" } : rules ? { kind: "rules", rules } : { kind: "unknown" };
+    const remainder = remainderOf(bound, begun);
+    return remainder.complete ? { kind: "nothing" } : { kind: "rules", rules: remainder.rules };
   } catch (error) {
     if (!(error instanceof RemainderFault)) throw error;
     return { kind: error.reason === "no_prefix" ? "impossible" : "unknown" };

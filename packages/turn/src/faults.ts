@@ -21,7 +21,7 @@ export function notStored(): ApiError {
 export function cannotContinue(fault: ApiError): ApiError {
   return new ApiError({
     status: 502,
-    message: `${fault.message} The generation cannot resume in the middle of a function call, structured output or a refusal.`,
+    message: `${fault.message} The generation cannot resume in the middle of a refusal, or of a text that no model server continues.`,
     code: "cannot_continue",
   });
 }

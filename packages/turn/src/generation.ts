@@ -242,8 +242,7 @@ export class Generations {
     const prompt = await this.#prompt.fitting();
     const resumption = this.#resumption(prompt);
     const { anew = 0 } = resumption ?? {};
-    const isTold = resumption?.prompt.begun !== undefined && resumption.isQuoted === true;
-    if (!host.sink && (!resumption || anew > 0 || isTold)) {
+    if (!host.sink && (!resumption || anew > 0 || resumption.prompt.begun)) {
       // Nobody has seen its output.
       this.takeBack();
       return this.#ask();
