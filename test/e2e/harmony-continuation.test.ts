@@ -317,8 +317,8 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
     await inGroups(chosen(range(1, tokens), way), async (after) => {
       const broken = await create(way, body, { faults: [`cut:${after}`] });
       expect([after, essence(broken)]).toEqual([after, essence(whole)]);
-      // A grammar could only begin again.
-      expect(broken.asked.map((asked) => asked.structured_outputs !== undefined)).toEqual([true, false]);
+      // The second grammar is that of the rest.
+      expect(broken.asked.map((asked) => asked.structured_outputs !== undefined)).toEqual([true, true]);
     });
   });
 
