@@ -71,7 +71,7 @@ export interface components {
             stored_files?: number | null;
             stored_file_bytes?: number | null;
             max_output_tokens?: number | null;
-            hosted_tools?: ("mcp" | "web_search" | "code_interpreter" | "file_search" | "image_generation" | "container")[] | null;
+            hosted_tools?: ("mcp" | "web_search" | "code_interpreter" | "file_search" | "image_generation" | "container" | "multi_agent")[] | null;
             mcp_hosts?: string[] | null;
             vllm_extras?: ("priority" | "kv_transfer_params" | "chat_template_kwargs" | "mm_processor_kwargs" | "vllm_xargs")[] | null;
             force_store_false?: boolean | null;

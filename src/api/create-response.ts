@@ -7,8 +7,11 @@ import { accessOf } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import type { Steering } from "@responses-edge/turn/steering";
 import type { Settle } from "@responses-edge/turn/turn";
-import { assembleTurn, type TurnHost } from "../assembly/assemble-turn.ts";
+import { assembleTurn, type TurnHost, type TurnSpec } from "../assembly/assemble-turn.ts";
+import type { AgentRuns } from "../contract/agent-runs.ts";
+import { agentRuns } from "../store/home/agent-runs.ts";
 import { readHistory } from "../store/home/history.ts";
+import { endUserOf } from "../store/limits/allowances.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/objects/rpc.ts";
 import { containerFiles } from "../store/tenant/files/container-files.ts";
@@ -126,6 +129,7 @@ async function runForeground<Sink extends ClientSink>(
     access: request.tools ? accessOf(request) : {},
     containerFiles: () => containerFiles(caller),
     searchStores: (ids, query, signal) => searchStores({ ...caller, signal }, ids, query),
+    agents: (own) => agentsOf(creation, own, prepared),
     outputLength: keeping.outputLength,
     signal: abort.signal,
     waitUntil,
@@ -200,6 +204,24 @@ async function runForeground<Sink extends ClientSink>(
     return { kind: "response", response: await retrieveResponse(caller, address, createdInclude(request)) };
   }
   return { kind: "response", response: closed };
+}
+
+/** The runs of the sub-agents of a foreground turn. */
+function agentsOf(creation: Creation, spec: TurnSpec, { past: { input } }: PreparedTurn): AgentRuns {
+  const { caller, request, previous, owner, address } = creation;
+  const { config, homes, quotas, waitUntil, identity } = caller;
+  const { policy, keyId, counted, endUser: limits } = identity;
+  const endUser = endUserOf(identity, request);
+  const access = accessOf(request);
+  return agentRuns(
+    {
+      ...{ spec, parent: previous?.turn ?? null, input, access, keyId },
+      ...(policy && { policy }),
+      ...(owner !== undefined && { owner }),
+      limits: counted && { limits: counted, ...(endUser && limits && { endUser: { ...endUser, limits } }) },
+    },
+    { config, homes, quotas, waitUntil, prepare: async () => noteHome(caller, address.home) },
+  );
 }
 
 /**

@@ -13,7 +13,7 @@ import { responseId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { canonicalJson } from "@responses-edge/responses-api/json";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
-import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
+import { accessOf, echoTool, withheldLabels } from "@responses-edge/responses-api/tools";
 import type { Model } from "@responses-edge/turn/contract/engine";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import { senderOf } from "../assembly/flow.ts";
@@ -72,7 +72,7 @@ export async function startRun(creation: Creation, fork?: Fork): Promise<StoredR
     tenant,
     ...(trace && { trace }),
     // Only this process has the secrets that are removed from the stored tools.
-    withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
+    withheld: withheldLabels(tools, access),
     inConversation: conversation !== undefined,
     ...(fork && { fork }),
     ...(identity.policy && { policy: identity.policy }),
@@ -118,13 +118,6 @@ const NO_PAST = { history: [], replays: [] };
 function missingPast({ conversation, previous }: Creation): ApiError | undefined {
   if (conversation) return conversationNotFound(conversation.id);
   return previous ? previousResponseNotFound(responseId(previous)) : undefined;
-}
-
-/** True if the stored form of a tool is enough to reach its server. */
-function isReachable(tools: Tool[] | undefined, label: string, access: Record<string, McpAccess>): boolean {
-  const shown = tools?.find((tool) => tool.type === "mcp" && tool.server_label === label);
-  const { authorization, headers, server_url: url } = access[label] ?? {};
-  return shown?.type === "mcp" && shown.server_url === url && authorization === undefined && headers === undefined;
 }
 
 /**

@@ -23,6 +23,7 @@ import type { Steering } from "@responses-edge/turn/steering";
 import { truncateToFit } from "@responses-edge/turn/truncation";
 import { Turn } from "@responses-edge/turn/turn";
 import type { Config, ToolConfig } from "../config/index.ts";
+import type { AgentRuns } from "../contract/agent-runs.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
@@ -69,6 +70,8 @@ export interface TurnHost {
   searchStores?: StoreSearch | undefined;
   /** Reads and stores files for the turn's container, if it may have any. */
   containerFiles?: (() => ContainerFiles) | undefined;
+  /** Runs the tasks of a turn's sub-agents. */
+  agents?: ((spec: TurnSpec) => AgentRuns) | undefined;
   /** The longest JSON of the turn's whole output, in UTF-16 units. */
   outputLength: number;
   /** Aborted when nobody wants the answer any more. */
@@ -103,7 +106,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   noteTurn(measured, spec, request, config);
   const { modelAccess = new ModelAccess(config, spec.tenant) } = host;
   const { upstream } = modelAccess;
-  const mayHaveTools = request.tools != null || !past.isTextOnly;
+  const mayHaveTools = request.tools != null || request.multi_agent != null || !past.isTextOnly;
   const output = logged?.output ?? [];
   const moderated = config.guard && moderationOf({ ...spec, request, history: past.history, output }, config);
   const engine = modelAccess.engineFor(spec, model, host);
@@ -262,7 +265,7 @@ function openPast(
 
 /** The hosted tools of the turn, if any. `known` as `openPast` gives it. Throws the 400s of `JoinedSession.of`. */
 function toolsOf(
-  { home, turn, tenant, request, givenFiles = [] }: TurnSpec,
+  spec: TurnSpec,
   { replays, input, isTextOnly: isText }: TurnPast,
   known: readonly Item[],
   {
@@ -271,13 +274,15 @@ function toolsOf(
     logged,
     searchStores,
     containerFiles,
-  }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores" | "containerFiles">,
+    agents,
+  }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores" | "containerFiles" | "agents">,
 ): JoinedSession | undefined {
+  const { home, turn, tenant, request, givenFiles = [] } = spec;
   const items = [...known, ...input];
   const hasOnlyText = isText === true && !logged;
   // Text loads no tools.
   const whole = hasOnlyText ? request : withAllTools(request, items);
-  let concernsPlugins = false;
+  let concernsPlugins = request.multi_agent?.enabled === true;
   for (const { type } of input) concernsPlugins ||= type === "mcp_approval_response";
   for (const tool of whole.tools ?? []) concernsPlugins ||= hostedKey(tool) !== undefined;
   if (!concernsPlugins) return undefined;
@@ -293,6 +298,8 @@ function toolsOf(
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
     searchStores,
     images: config.tools.images && imageMaker(config),
+    home,
+    agents: request.multi_agent?.enabled ? agents?.(spec) : undefined,
     containerFiles,
     givenFiles,
     ownContainer: containerIdOf({ home, turn }),

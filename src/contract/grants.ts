@@ -1,5 +1,5 @@
 import { list } from "@responses-edge/bounded-io/schemas/collections";
-import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "@responses-edge/responses-api/hosted-tools";
+import { HOSTED_TOOL_NAMES, hostedKinds } from "@responses-edge/responses-api/hosted-tools";
 import { REPETITION_GUARDS, type RepetitionGuardMode } from "@responses-edge/turn/repetition";
 import { BUDGET_WINDOWS, type CountedLimits, endUserLimits, STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
@@ -114,7 +114,7 @@ export interface Policy {
   /** Each list must have the model. */
   models: readonly (readonly string[])[];
   maxOutputTokens: number | undefined;
-  hostedTools: readonly HostedType[] | undefined;
+  hostedTools: readonly (typeof HOSTED_TOOL_NAMES)[number][] | undefined;
   mcpHosts: readonly (readonly string[])[];
   vllmExtras: readonly VllmExtra[] | undefined;
   forceStoreFalse: boolean;

@@ -23,6 +23,7 @@ import type {
   UnlistedServer,
 } from "@responses-edge/turn/contract/tool-session";
 import type { ToolConfig } from "../config/index.ts";
+import { MULTI_AGENT } from "./multi-agent/plugin.ts";
 import {
   outOfTime,
   type PluginSession,
@@ -108,6 +109,10 @@ export class JoinedSession implements ToolSession {
       }
       plugin.check?.(tool, index, options);
       plugins.set(plugin, plugins.get(plugin) || !chosen || chosen.has(key));
+    }
+    if (request.multi_agent?.enabled) {
+      checkAgents(options);
+      plugins.set(MULTI_AGENT, choice !== "none");
     }
     if (mustCall(choice)) refuseDisabled(chosenOnes ?? request.tools ?? [], disabled);
     if (hasClientTools) refuseSameNames(request, plugins.keys());
@@ -215,6 +220,24 @@ export class JoinedSession implements ToolSession {
     const closing: (Promise<void> | undefined)[] = [];
     for (const tool of this.#sessions.values()) closing.push(tool.close?.());
     await Promise.all(closing);
+  }
+}
+
+/** Throws the 400 of a request whose agents cannot be served. */
+function checkAgents({ request, config }: SessionRequest): void {
+  if (!config.offeredKinds.has(MULTI_AGENT.kind)) {
+    const message = "'multi_agent' is disabled on this server, or for this API key.";
+    throw invalidRequest("multi_agent.enabled", message, "unsupported_parameter");
+  }
+  if (request.store === false) {
+    throw invalidRequest("store", "'multi_agent' needs 'store: true': each task of an agent is a stored response.");
+  }
+  if (request.max_tool_calls != null) {
+    throw invalidRequest(
+      "max_tool_calls",
+      "'max_tool_calls' is not supported with 'multi_agent'.",
+      "unsupported_parameter",
+    );
   }
 }
 

@@ -16,6 +16,7 @@ import type {
   UnlistedServer,
 } from "@responses-edge/turn/contract/tool-session";
 import type { ToolConfig } from "../config/index.ts";
+import type { AgentRuns } from "../contract/agent-runs.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 
@@ -56,6 +57,10 @@ export interface SessionRequest {
   searchStores: StoreSearch | undefined;
   /** Draws images; undefined if the deployment has no image server. */
   images: ImageMaker | undefined;
+  /** The key of the turn's home. */
+  home: string;
+  /** Runs the tasks of sub-agents; undefined if the request has none. */
+  agents: AgentRuns | undefined;
   /** Reads and stores files for containers; undefined if the turn's host cannot. */
   containerFiles: (() => ContainerFiles) | undefined;
   /** The files that the request gives to its container, with their names if known. */

@@ -4,6 +4,7 @@ import { CONTAINER } from "./container/plugin.ts";
 import { FILE_SEARCH } from "./file-search/plugin.ts";
 import { IMAGE_GENERATION } from "./image-generation/plugin.ts";
 import { MCP } from "./mcp/plugin.ts";
+import { MULTI_AGENT } from "./multi-agent/plugin.ts";
 import type { RunnablePlugin } from "./plugin.ts";
 import { PYTHON } from "./python/plugin.ts";
 import { TOOL_SEARCH } from "./tool-search/plugin.ts";
@@ -17,6 +18,7 @@ const OWN: { readonly [Kind in Exclude<HostedKind, "mcp">]: RunnablePlugin & { k
   image_generation: IMAGE_GENERATION,
   container: CONTAINER,
   tool_search: TOOL_SEARCH,
+  multi_agent: MULTI_AGENT,
 };
 
 /** MCP is the last: an `mcp_call` that no other tool claims is a call of an MCP server's tool. */

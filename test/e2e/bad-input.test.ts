@@ -655,7 +655,6 @@ describe("an unsupported value is named", () => {
     ],
     asks("image.context_compression", { image: { context_compression: "enabled" } }),
     asks("access_programs.cyber", { access_programs: { cyber: "daybreak_blue" } }),
-    asks("multi_agent.enabled", { multi_agent: { enabled: true } }),
     asks("personality", { personality: "friendly" }),
     asks("tools[0].container.network_policy", {
       tools: [{ type: "code_interpreter", container: { type: "auto", network_policy: { type: "disabled" } } }],

@@ -47,6 +47,7 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   "input<tool_search_output>.execution": "e2e/client-tools.test.ts",
   "input.mode": "e2e/moderation.test.ts",
   "output.mode": "e2e/moderation.test.ts",
+  "multi_agent.max_concurrent_subagents": "e2e/agents.test.ts",
   "input<image_generation_call>.id": "e2e/images.test.ts",
   "input<image_generation_call>.result": "e2e/images.test.ts",
   "input<mcp_approval_response>.approval_request_id": "e2e/mcp-approval.test.ts",

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import OpenAI from "openai";
 import { descriptionOf } from "../conformance/api-description.ts";
 import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
-import { startWorkerd } from "../workerd/process.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 
 /** A Worker in front of a server that repeats recorded output of vLLM. */
 
@@ -20,6 +20,7 @@ export interface ScriptedGateway {
   fetch: ConformantFetch;
   /** The bodies of the model server's requests since the last `replies`, oldest first. */
   asked: Asked[];
+  worker: WorkerdProcess;
   /** The Worker's whole output. */
   logs(): string;
   /** Sets its answers from now on, one after another. The last one is repeated. */
@@ -49,6 +50,7 @@ export async function startScripted(vars: Record<string, string> = {}): Promise<
   const fetch = conformantFetch(undefined, await descriptionOf(worker.url));
   return {
     url: worker.url,
+    worker,
     fetch,
     openai: new OpenAI({ apiKey: "any", baseURL: `${worker.url}/v1`, maxRetries: 0, fetch }),
     asked,

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { HOSTED_TOOL_NAMES } from "@responses-edge/responses-api/hosted-tools";
+import { HOSTED_TYPES } from "@responses-edge/responses-api/hosted-tools";
 import { expect, it } from "vitest";
 import { root } from "../workerd/tools.ts";
 
@@ -14,7 +14,7 @@ it("every hosted tool is in the table of docs/tools.md, and in the console's for
   const [form, body] = ["request-tools.ts", "request-body.ts"].map((file) =>
     readFileSync(join(root, "packages/console/src", file), "utf8"),
   );
-  const absent = (text: string) => HOSTED_TOOL_NAMES.filter((name) => !new RegExp(`\\W${name}\\W`).test(text));
+  const absent = (text: string) => HOSTED_TYPES.filter((name) => !new RegExp(`\\W${name}\\W`).test(text));
   expect(absent(table)).toEqual([]);
   expect(absent(`${form}${body}`)).toEqual([]);
 });

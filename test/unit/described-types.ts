@@ -1,6 +1,7 @@
 import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
+import type { BetaResponseItem } from "openai/resources/beta/responses/responses";
 import type { Conversation } from "openai/resources/conversations/conversations";
 import type {
   Response,
@@ -26,7 +27,8 @@ type Fits<One extends Other, Other> = One;
 /** Tools and one hint have their form in requests, errors may have this server's codes, and absent fields are null. */
 type Own = "tools" | "tool_choice" | "output" | "error" | "usage" | "user" | "prompt_cache_retention";
 type WithoutError<Item> = Item extends unknown ? Omit<Item, "error"> : never;
-type PlainItem = WithoutError<Exclude<Described<"OutputItem">, { tools: unknown; execution: unknown }>>;
+type AgentItem = { type: "multi_agent_call" | "multi_agent_call_output" | "agent_message" };
+type PlainItem = WithoutError<Exclude<Described<"OutputItem">, { tools: unknown; execution: unknown } | AgentItem>>;
 type ItemEvent = "response.output_item.added" | "response.output_item.done";
 type LifeEvent = Extract<ResponseStreamEvent, { response: unknown }>["type"];
 type DescribedEvent = Described<"ResponseStreamEvent">;
@@ -61,6 +63,7 @@ export type DescribedTypesAreOpenAIs = [
   Fits<Omit<Described<"ResponseObject">, Own>, Omit<Response, Own | "output_text">>,
   Fits<PlainItem, WithoutError<ResponseOutputItem>>,
   Fits<PlainItem, WithoutError<ResponseItem>>,
+  Fits<Extract<Described<"OutputItem">, { type: "multi_agent_call" }>, BetaResponseItem.MultiAgentCall>,
   Fits<Exclude<DescribedEvent, { type: LifeEvent | ItemEvent }>, ResponseStreamEvent>,
   Fits<Described<"Conversation">, Conversation>,
 ];

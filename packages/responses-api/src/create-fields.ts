@@ -1,7 +1,7 @@
 import { list, map } from "@responses-edge/bounded-io/schemas/collections";
 import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { z } from "zod";
-import { HOSTED_TOOL_NAMES } from "./hosted-tools.ts";
+import { HOSTED_TYPES } from "./hosted-tools.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { inputItem } from "./items/registry.ts";
 import { moderationField } from "./moderations.ts";
@@ -191,7 +191,7 @@ const openaiFields = {
   tools: tools
     .nullish()
     .describe(
-      `Clients run functions, \`custom\`, \`namespace\`, \`tool_search\`, \`local_shell\`, \`shell\` and \`apply_patch\`. This server runs ${HOSTED_TOOL_NAMES.map((name) => `\`${name}\``).join(", ")} (docs/tools.md).`,
+      `Clients run functions, \`custom\`, \`namespace\`, \`tool_search\`, \`local_shell\`, \`shell\` and \`apply_patch\`. This server runs ${HOSTED_TYPES.map((name) => `\`${name}\``).join(", ")} (docs/tools.md).`,
     ),
   tool_choice: toolChoice
     .nullish()
@@ -268,17 +268,21 @@ const openaiFields = {
         .describe("Of waiting runs, those of an id that has run lately come first."),
     })
     .nullish(),
+  multi_agent: z
+    .strictObject({
+      enabled: z.boolean().describe("Gives the model the actions of agents (docs/agents.md). Needs `store`."),
+      max_concurrent_subagents: z
+        .int()
+        .min(1)
+        .nullish()
+        .describe("Sub-agents that may work at a time; 3 if it is left out."),
+    })
+    .nullish(),
   // Not served.
   prompt: notServed("prompt"),
   moderation: moderationField.nullish(),
   image: z.strictObject({ context_compression: notServed("image.context_compression", "auto", "disabled") }).nullish(),
   access_programs: z.strictObject({ cyber: notServed("access_programs.cyber", "standard") }).nullish(),
-  multi_agent: z
-    .strictObject({
-      enabled: notServed("multi_agent.enabled", false),
-      max_concurrent_subagents: z.int().min(1).nullish(),
-    })
-    .nullish(),
   /** A field of `input_tokens` at OpenAI. */
   personality: notServed("personality"),
 };

@@ -170,8 +170,8 @@ const HOSTED = {
 } as const satisfies Record<string, HostedRequest>;
 
 type Kind = keyof typeof HOSTED;
-/** The kinds of hosted tools. A tool search is one if this server searches. */
-export type HostedKind = Kind | "tool_search";
+/** The kinds of hosted tools. A tool search is one if this server searches; `multi_agent` is a field of the request. */
+export type HostedKind = Kind | "tool_search" | "multi_agent";
 /** The kinds that the operator's server may run. */
 export type BuiltinKind = { [K in Kind]: (typeof HOSTED)[K] extends { labels: unknown } ? K : never }[Kind];
 /** The types of their tools in requests. */
@@ -210,12 +210,16 @@ export function isHosted<Tool extends { type: string }>(tool: Tool): tool is Ext
   return BY_TYPE.has(tool.type);
 }
 
-/** Their names, for operators: in `HOSTED_TOOLS`, and in the limits of keys. */
-export const HOSTED_TOOL_NAMES = ALL.map(({ name }) => name) as [HostedType, ...HostedType[]];
+/** The names of those that a request names in `tools`. */
+export const HOSTED_TYPES = ALL.map(({ name }) => name) as [HostedType, ...HostedType[]];
+
+/** All names, for operators: in `HOSTED_TOOLS`, and in the limits of keys. */
+export const HOSTED_TOOL_NAMES = [...HOSTED_TYPES, "multi_agent"] as const;
 
 /** The kinds of the named tools. A tool search costs nothing and calls no server, so it is always among them. */
 export function hostedKinds(names: readonly string[]): ReadonlySet<string> {
-  return new Set(["tool_search", ...ALL.flatMap(({ kind, name }) => (names.includes(name) ? kind : []))]);
+  const own = names.filter((name) => name === "multi_agent");
+  return new Set(["tool_search", ...own, ...ALL.flatMap(({ kind, name }) => (names.includes(name) ? kind : []))]);
 }
 
 /** The kinds that the operator's server may run, by vLLM's labels. */

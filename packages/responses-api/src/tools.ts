@@ -310,3 +310,19 @@ export function accessOf({ tools }: { tools?: readonly Tool[] | null | undefined
   // Own properties, with any name.
   return Object.fromEntries(entries);
 }
+
+/**
+ * The labels of MCP servers that cannot be reached with the stored form of a request's tools (`echoTool`), because it lacks their
+ * credentials or a part of their URL. `access` is the request's (`accessOf`).
+ */
+export function withheldLabels(
+  tools: readonly Tool[] | undefined,
+  access: Readonly<Record<string, McpAccess>>,
+): string[] {
+  return Object.entries(access).flatMap(([label, { authorization, headers, server_url: url }]) => {
+    const shown = tools?.find((tool) => tool.type === "mcp" && tool.server_label === label);
+    const isWhole =
+      shown?.type === "mcp" && shown.server_url === url && authorization === undefined && headers === undefined;
+    return isWhole ? [] : [label];
+  });
+}

@@ -264,10 +264,17 @@ export class ModelOutput {
    */
   end(all = true, holds = false): void {
     this.#awaitsMessage = false;
+    if (this.#options.asked.request.multi_agent?.enabled) this.#namePhase(all ? "final_answer" : "commentary");
     this.#texts.close("completed", false, holds);
     if (!this.#hasCalled) return;
     this.#clientCalls?.close(all);
     this.#output.calls.complete(all);
+  }
+
+  /** Clients find the root's answer among the messages of all agents by its phase, which chat models do not tell. */
+  #namePhase(phase: Phase): void {
+    const item = this.#output.state.output[this.#texts.outputIndex ?? -1];
+    if (item?.type === "message") item.phase ??= phase;
   }
 
   /** Takes the message of a client's complete call: reasoning is sealed with it, and done just before the call. */

@@ -7,6 +7,7 @@ import type {
   Unnumbered,
 } from "@responses-edge/responses-api/items/events";
 import { withoutImage } from "@responses-edge/responses-api/items/image-generation";
+import { agentOf } from "@responses-edge/responses-api/items/multi-agent";
 import { itemId, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import { jsonLength } from "@responses-edge/responses-api/json";
 import type { TurnRecord } from "./records.ts";
@@ -50,6 +51,8 @@ interface EventWriterOptions {
   clock: () => number;
   /** Pad delta events with random characters (`stream_options.include_obfuscation`). */
   obfuscation: boolean;
+  /** The agent that the turn is, if its response may have several: its items and events name it. */
+  agent?: string | undefined;
 }
 
 /** Delta and obfuscation together fill a multiple of this many characters. */
@@ -65,13 +68,18 @@ export class EventWriter {
   readonly #sink: EventSink | undefined;
   readonly #clock: () => number;
   readonly #padding: string;
+  readonly #agent: { agent_name: string } | undefined;
+  /** The end of the JSON of each delta event. */
+  readonly #deltaEnd: string;
 
-  constructor(state: TurnState, { address, sink, clock, obfuscation }: EventWriterOptions) {
+  constructor(state: TurnState, { address, sink, clock, obfuscation, agent }: EventWriterOptions) {
     this.#state = state;
     this.#address = address;
     this.#sink = sink;
     this.#clock = clock;
     this.#padding = obfuscation ? crypto.randomUUID().replaceAll("-", "") : "";
+    this.#agent = agent === undefined ? undefined : { agent_name: agent };
+    this.#deltaEnd = this.#agent ? `,"agent":${JSON.stringify(this.#agent)}}` : "}";
   }
 
   /** The id that the next item gets, by its type. */
@@ -81,6 +89,7 @@ export class EventWriter {
 
   /** Adds an item to the output, with its event. Gives its `output_index`. */
   addItem(item: OutputItem): number {
+    if (this.#agent && agentOf(item) === undefined) Object.assign(item, { agent: this.#agent });
     const output_index = this.#state.output.length;
     this.emit({ type: "response.output_item.added", output_index, item });
     return output_index;
@@ -91,12 +100,19 @@ export class EventWriter {
     applyEvent(this.#state, event);
     if (this.#sink && !isSilent) {
       const numbered = Object.assign({ type: event.type, sequence_number: this.#state.sequence++ }, event);
+      if (this.#agent && "output_index" in event) Object.assign(numbered, { agent: this.#agentAt(event.output_index) });
       this.#sink.event(event.type, JSON.stringify(numbered));
     }
     const isItem = event.type === "response.output_item.added" || event.type === "response.output_item.done";
     if (isItem && event.output_index < MAX_TIMED_ITEMS) {
       this.record({ item_at: [event.output_index, this.#clock()] });
     }
+  }
+
+  #agentAt(index: number): { agent_name: string } | undefined {
+    const item = this.#state.output[index];
+    const name = item && agentOf(item);
+    return name === undefined ? this.#agent : { agent_name: name };
   }
 
   /** Says an event that changes nothing of the turn, in its sequence. */
@@ -134,7 +150,7 @@ export class EventWriter {
       const length = OBFUSCATION_BLOCK - (text.length % OBFUSCATION_BLOCK);
       json += `,"obfuscation":"${this.#padding.slice(0, length)}"`;
     }
-    this.#sink.event(type, `${json}}`);
+    this.#sink.event(type, json + this.#deltaEnd);
   }
 }
 

@@ -19,6 +19,7 @@ import type { TurnOptions } from "./options.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 import type { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer } from "./records.ts";
+import { addWhole } from "./whole-items.ts";
 
 /**
  * Calls that this server answers itself, in OpenAI's order: added → in progress → the model's text → (it is run) →
@@ -315,7 +316,7 @@ export class PluginCallItems {
 
   /** Ends the item of a call that has been run. */
   #endItem({ item: id, tool }: PendingCall, outcome: ToolOutcome): void {
-    const { size } = this.#output;
+    const { size, writer } = this.#output;
     const found = this.#shown.get(id);
     if (!found) return;
     const { item, outputIndex } = found;
@@ -327,10 +328,11 @@ export class PluginCallItems {
     size.length += shape.resultLength?.(item) ?? 0;
     if (type) this.#output.writer.emit({ type, item_id: id, output_index: outputIndex });
     this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
-    const result = shape.result?.(outcome, (type) => this.#output.writer.newItemId(type));
-    if (!result) return;
-    const resultIndex = this.#output.writer.addItem(result);
-    this.#output.writer.emit({ type: "response.output_item.done", output_index: resultIndex, item: result });
+    // Each item is made when those before it have their places.
+    for (const result of shape.results?.(outcome, item, (type) => writer.newItemId(type)) ?? []) {
+      size.length += FRAME_LENGTH + JSON.stringify(result).length;
+      addWhole(writer, result);
+    }
   }
 
   /** Ends everything open or unanswered as incomplete. `silent`: without events. */
@@ -372,7 +374,7 @@ export class PluginCallItems {
     call.item = item;
     call.outputIndex = this.#output.writer.addItem(item);
     this.#shown.set(id, { item, outputIndex: call.outputIndex });
-    if (item.type !== "tool_search_call") {
+    if (item.type !== "tool_search_call" && item.type !== "multi_agent_call") {
       const at = { item_id: item.id, output_index: call.outputIndex };
       this.#output.writer.emit({ type: `response.${item.type}.in_progress`, ...at });
     }

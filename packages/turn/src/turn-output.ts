@@ -1,3 +1,4 @@
+import { ROOT_AGENT } from "@responses-edge/responses-api/items/multi-agent";
 import type { RawMessage } from "./contract/engine.ts";
 import type { ListedTools } from "./contract/tool-session.ts";
 import type { Outcome } from "./decide.ts";
@@ -44,6 +45,7 @@ export class TurnOutput {
       sink: host.sink,
       clock: host.clock,
       obfuscation: request.stream_options?.include_obfuscation ?? true,
+      agent: request.multi_agent?.enabled ? ROOT_AGENT : undefined,
     });
     this.size = new OutputSize(state, { limit: bounds.outputLength, withMessages });
     this.response = new TurnResponse(state, this.writer, options);

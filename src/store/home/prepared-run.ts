@@ -10,6 +10,7 @@ import type { Settle, Turn, TurnResult } from "@responses-edge/turn/turn";
 import { assembleTurn, type ReadPast, type TurnHost } from "../../assembly/assemble-turn.ts";
 import { ModelAccess } from "../../assembly/model-access.ts";
 import { type Config, loadConfig } from "../../config/index.ts";
+import type { AgentRuns } from "../../contract/agent-runs.ts";
 import { restrictedConfig } from "../../contract/grants.ts";
 import type { Env } from "../../env.ts";
 import { tellContent } from "../../telemetry/content-log.ts";
@@ -23,11 +24,13 @@ import { containerFiles } from "../tenant/files/container-files.ts";
 import { FileClient } from "../tenant/files/file-client.ts";
 import { StoreClient } from "../tenant/vector-stores/store-client.ts";
 import { storeSearch } from "../tenant/vector-stores/store-searcher.ts";
+import { agentRuns } from "./agent-runs.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { whenDue } from "./deferred-runs.ts";
 import type { EventLogStore } from "./event-log.ts";
 import type { ForkedBeginning } from "./forked-runs.ts";
 import { type History, readHistory } from "./history.ts";
+import { HomeClient } from "./home-client.ts";
 import { EventLogWriter } from "./log-writer.ts";
 import type { Fork, RunSpec, RunStore } from "./run-store.ts";
 import type { RunToSettle } from "./settlement.ts";
@@ -141,6 +144,7 @@ export function prepareRun(
       modelAccess,
       access,
       ...fileAccessOf(home, spec, config),
+      agents: (own) => agentsOf(home, { ...spec, ...own }, config, access),
       outputLength,
       signal,
       waitUntil,
@@ -220,6 +224,26 @@ function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHo
     searchStores: storeSearch({ config, stores: new StoreClient(env, tenant), ...owner, identity }),
     containerFiles: () => containerFiles({ tenant, identity, config, files: new FileClient(env, tenant), waitUntil }),
   };
+}
+
+/** The runs of the sub-agents of a run. */
+function agentsOf(
+  { env, waitUntil }: RunHome,
+  spec: RunSpec,
+  config: Config,
+  access: Readonly<Record<string, McpAccess>>,
+): AgentRuns {
+  const { parent, input, reservation, policy, keyId, owner, tenant } = spec;
+  const { limits, endUser } = reservation ?? {};
+  return agentRuns(
+    {
+      ...{ spec, parent, input, access, keyId },
+      ...(policy && { policy }),
+      ...(owner !== undefined && { owner }),
+      limits: limits && { limits, ...(endUser && { endUser }) },
+    },
+    { config, homes: new HomeClient(env, tenant), quotas: env.QUOTAS, waitUntil },
+  );
 }
 
 /** The owner of the usage of a run. */

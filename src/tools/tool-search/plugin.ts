@@ -50,14 +50,16 @@ export const TOOL_SEARCH: RunnablePlugin<ToolSearch, ResponseToolSearchCall> = {
       status: "in_progress",
     }),
     finish: () => undefined,
-    result: ({ tools = [] }: SearchOutcome, newId) => ({
-      id: newId("tool_search_output"),
-      type: "tool_search_output",
-      call_id: null,
-      execution: "server",
-      status: "completed",
-      tools: tools as WireTool[],
-    }),
+    *results({ tools = [] }: SearchOutcome, _item, newId) {
+      yield {
+        id: newId("tool_search_output"),
+        type: "tool_search_output",
+        call_id: null,
+        execution: "server",
+        status: "completed",
+        tools: tools as WireTool[],
+      };
+    },
   },
   exchanges: {
     tool_search_call(item, items) {

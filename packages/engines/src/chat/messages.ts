@@ -12,8 +12,8 @@ import {
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
-import { withAsyncOutputs } from "@responses-edge/turn/contract/async-calls";
 import type { Replay, ToolExchange } from "@responses-edge/turn/contract/engine";
+import { modelItems } from "@responses-edge/turn/contract/model-items";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 
 /** Items as vLLM's chat completions messages. */
@@ -75,7 +75,7 @@ const UNITS_PER_ITEM = 15;
 
 /** The same in steps. */
 export function* chatMessages(given: readonly Item[], options: MessageOptions): Steps<ChatMessage[]> {
-  const items = withAsyncOutputs(given);
+  const items = modelItems(given);
   const system: string[] = options.instructions ? [options.instructions] : [];
   const messages: ChatMessage[] = [];
   const reasoningFrom = options.reasoningContext === "current_turn" ? lastUserMessage(items) : 0;

@@ -16,8 +16,8 @@ import {
 } from "@responses-edge/responses-api/items/registry";
 import { ClientTools, flatName } from "@responses-edge/responses-api/tool-names";
 import type { FunctionTool } from "@responses-edge/responses-api/tools";
-import { withAsyncOutputs } from "@responses-edge/turn/contract/async-calls";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn/contract/engine";
+import { modelItems } from "@responses-edge/turn/contract/model-items";
 import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { toolsOf } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";
@@ -42,8 +42,8 @@ const UNITS_PER_MESSAGE = 3;
  */
 export function* toConversation(prompt: Prompt, config: HarmonyConfig, plugins: Plugins): Steps<Conversation> {
   const { request } = prompt;
-  const answered = withAsyncOutputs(prompt.items);
-  const items = takeImages(request.tools) ? answered.map(withImageNotes) : answered;
+  const own = modelItems(prompt.items);
+  const items = takeImages(request.tools) ? own.map(withImageNotes) : own;
   const clients = ClientTools.of(request.tools);
   const shown = toolsOf(prompt, "shown").functions.map(({ name }) => clients.get(name) ?? name);
   const functions = new FunctionNames([...shown, ...calledFunctions(items, plugins)], plugins.namespaces);

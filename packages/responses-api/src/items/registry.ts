@@ -1,4 +1,5 @@
 import { withPlainForm } from "@responses-edge/bounded-io/schemas/collections";
+import type { BetaResponseItem } from "openai/resources/beta/responses/responses";
 import type {
   ResponseInputItem,
   ResponseInputMessageItem,
@@ -20,6 +21,7 @@ import type { ClientCall, ClientOutput, ItemKind, ItemType, NameOf } from "./ite
 import { localShellCall, localShellCallOutput } from "./local-shell.ts";
 import { mcpApprovalRequest, mcpApprovalResponse, mcpCall, mcpListTools } from "./mcp.ts";
 import { message, plainMessage } from "./message.ts";
+import { agentMessage, multiAgentCall, multiAgentCallOutput } from "./multi-agent.ts";
 import type { InputPart } from "./parts.ts";
 import { program, programOutput } from "./program.ts";
 import { reasoning } from "./reasoning.ts";
@@ -57,6 +59,9 @@ export const ITEMS = {
   code_interpreter_call: codeInterpreterCall,
   file_search_call: fileSearchCall,
   image_generation_call: imageGenerationCall,
+  multi_agent_call: multiAgentCall,
+  multi_agent_call_output: multiAgentCallOutput,
+  agent_message: agentMessage,
   compaction,
   compaction_trigger: compactionTrigger,
   computer_call: foreign("cu"),
@@ -66,7 +71,12 @@ export const ITEMS = {
   item_reference: itemReference,
 } as const satisfies Record<OpenAIType, ItemType>;
 
-type OpenAIType = NonNullable<ResponseInputItem["type"]> | ResponseOutputItem["type"];
+type OpenAIType = NonNullable<ResponseInputItem["type"]> | ResponseOutputItem["type"] | AgentItem["type"];
+/** The items of hosted agents. The status is this server's. */
+type AgentItem =
+  | (BetaResponseItem.MultiAgentCall & { status: "in_progress" | "completed" | "incomplete" | "failed" })
+  | (BetaResponseItem.MultiAgentCallOutput & { response_id?: string })
+  | BetaResponseItem.AgentMessage;
 type Items = typeof ITEMS;
 type TypeWhere<Part> = { [Type in keyof Items]: Items[Type] extends Part ? Type : never }[keyof Items];
 type OfKind<Item, Kind extends ItemKind> = Extract<Item, { type: TypeWhere<{ kind: Kind }> }>;
@@ -113,7 +123,7 @@ export type MessageItem = Extract<Item, { type: "message" }>;
 export type OutputType = TypeWhere<{ output: unknown }>;
 
 /** An item of `response.output`. The same object feeds the stream, the final body and the store. */
-export type OutputItem = Exclude<Extract<ResponseItem, { type: OutputType }>, ResponseInputMessageItem>;
+export type OutputItem = Exclude<Extract<ResponseItem, { type: OutputType }>, ResponseInputMessageItem> | AgentItem;
 
 /** A call of a client's tool. A tool search may be this server's. */
 export type ClientCallItem = OfKind<OutputItem, "call">;

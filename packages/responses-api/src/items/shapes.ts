@@ -65,13 +65,20 @@ export function withoutNulls(action: object): string {
 /** The status of most items. */
 export const status = once(() => z.enum(["in_progress", "completed", "incomplete"]));
 
+/** The agent of an item or an event, in responses with `multi_agent`. */
+export const agent = once(() => z.object({ agent_name: z.string() }).optional());
+
 /** An item as it is answered, with its id. */
 export function answered<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {
-  return z.object({ type: z.literal(type), id: z.string(), ...shape });
+  return z.object({ type: z.literal(type), id: z.string(), agent: agent(), ...shape });
 }
 
 /** The fields of every event about an item, of its deltas, and of those about a part of its content. */
-export const at = once(() => ({ sequence_number: z.int().min(0), output_index: z.int().min(0) }));
+export const at = once(() => ({
+  sequence_number: z.int().min(0),
+  output_index: z.int().min(0),
+  agent: agent(),
+}));
 export const inItem = once(() => ({ item_id: z.string(), ...at() }));
 /** `obfuscation` is padding that hides the length of a delta (`stream_options.include_obfuscation`). */
 export const delta = once(() => ({ delta: z.string(), obfuscation: z.string().optional() }));

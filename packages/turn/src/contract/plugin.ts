@@ -60,8 +60,8 @@ export interface CallItem<Tool extends CalledTool = CalledTool, Call extends Ser
   start?(item: Call): CallEventType;
   /** Called after a call has been run; the item has its status. Gives its event, if OpenAI has one. */
   finish(item: Call, outcome: ToolOutcome, include: readonly string[]): CallEventType | undefined;
-  /** A separate item with the result. */
-  result?(outcome: ToolOutcome, newId: (type: OutputItem["type"]) => string): OutputItem;
+  /** Makes separate items with the result, one after another: `newId` gives the id of the next item. */
+  results?(outcome: ToolOutcome, item: Call, newId: (type: OutputItem["type"]) => string): Iterable<OutputItem>;
   /** The tool of an item that was cut off while the model wrote it. */
   toolOf?(item: Call): Tool | undefined;
   /** The status of a call that was cut off, if OpenAI's item has no `incomplete`. */

@@ -1,0 +1,334 @@
+import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { responseId } from "@responses-edge/responses-api/ids";
+import { AGENT_ACTIONS, type AgentAction, ROOT_AGENT } from "@responses-edge/responses-api/items/multi-agent";
+import {
+  type Item,
+  isClientCall,
+  type OutputItem,
+  type ServerCall,
+} from "@responses-edge/responses-api/items/registry";
+import { parseArguments } from "@responses-edge/responses-api/json";
+import type { ToolDescription } from "@responses-edge/turn/contract/engine";
+import { stepOf } from "@responses-edge/turn/contract/plugin";
+import type { CalledTool, PendingCall, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
+import type { AgentResult, AgentRuns } from "../../contract/agent-runs.ts";
+import { type PluginSession, type RunnablePlugin, refuseArguments, type SessionOptions, timeLeft } from "../plugin.ts";
+import { ACTIONS } from "./actions.ts";
+import { type Agent, agentsIn, argumentsOf, nameOf, newAgent, resumeKey } from "./agents.ts";
+
+/**
+ * `multi_agent` (openai 7.59 beta): the model of a request is the root of a team. It spawns sub-agents, and each task of one is a
+ * run, a response of its own in the same tree. The items of the root are the only record of what it knows of them.
+ */
+
+interface AgentTool extends CalledTool {
+  readonly kind: "multi_agent";
+  readonly action: AgentAction;
+}
+
+type AgentCall = Extract<ServerCall, { type: "multi_agent_call" }>;
+
+interface AgentOutcome extends ToolOutcome {
+  /** The response of the task that the call has begun. */
+  response_id?: string;
+  /** Items of agents that have come with the call, without ids. */
+  items?: readonly OutputItem[];
+}
+
+const TOOLS: ReadonlyMap<string, AgentTool> = new Map(
+  AGENT_ACTIONS.map((action) => [action, { kind: "multi_agent", action }]),
+);
+
+/** As at OpenAI. */
+const DEFAULT_CONCURRENT = 3;
+
+/** Most agents of a conversation. */
+const MAX_AGENTS = 64;
+
+/** The longest wait of one call. Milliseconds. */
+const MAX_WAIT_MS = 600_000;
+
+export const MULTI_AGENT: RunnablePlugin<AgentTool, AgentCall> = {
+  kind: "multi_agent",
+  // A task is named by its call: one that is begun again is found.
+  isRepeatable: true,
+  functions: ACTIONS,
+  tools: TOOLS,
+  fullName: ({ action }) => action,
+  item: {
+    type: "multi_agent_call",
+    canShow: (_tool, _text, isComplete) => isComplete,
+    create: ({ action }, { id, text }) => ({
+      id,
+      type: "multi_agent_call",
+      call_id: id.replace(/^[a-z]+_/, "call_"),
+      action,
+      arguments: text === "" ? "{}" : text,
+      status: "in_progress",
+    }),
+    finish: () => undefined,
+    *results({ output, response_id, items = [] }: AgentOutcome, { call_id, action }, newId) {
+      yield {
+        id: newId("multi_agent_call_output"),
+        type: "multi_agent_call_output",
+        call_id,
+        action,
+        output: [{ type: "output_text", text: output, annotations: [], logprobs: [] }],
+        ...(response_id !== undefined && { response_id }),
+      };
+      for (const item of items) yield { ...item, id: newId(item.type) } as OutputItem;
+    },
+    toolOf: ({ action }) => TOOLS.get(action),
+  },
+  exchanges: {
+    multi_agent_call(item, items) {
+      const found = items.find(
+        (other): other is Extract<Item, { type: "multi_agent_call_output" }> =>
+          other.type === "multi_agent_call_output" && other.call_id === item.call_id,
+      );
+      const output = found?.output.map(({ text }) => text).join("\n") ?? "The result of this call is not known.";
+      return { name: item.action, arguments: item.arguments, output, step: stepOf(item) };
+    },
+  },
+  session: (turn) => new MultiAgentSession(turn),
+};
+
+class MultiAgentSession implements PluginSession {
+  readonly offered: PluginSession["offered"];
+  readonly tools = TOOLS;
+  readonly #turn: SessionOptions;
+  readonly #runs: AgentRuns | undefined;
+  readonly #agents: Map<string, Agent>;
+  readonly #most: number;
+  #signal: AbortSignal | undefined;
+
+  constructor(turn: SessionOptions) {
+    const { request, items, output, agents: runs } = turn;
+    this.#turn = turn;
+    this.#runs = runs;
+    this.#agents = agentsIn([...items, ...output], (key) => runs?.turnOf(key) ?? "");
+    this.#most = request.multi_agent?.max_concurrent_subagents ?? DEFAULT_CONCURRENT;
+    this.offered = { functions: ACTIONS };
+  }
+
+  /** Throws TypeError in a turn that is only counted. */
+  get #own(): AgentRuns {
+    if (!this.#runs) throw new TypeError("The host of the turn runs no agents.");
+    return this.#runs;
+  }
+
+  /** Lets the agents go on that waited for the outputs of the input. */
+  async open(signal: AbortSignal): Promise<void> {
+    this.#signal = signal;
+    const resumed = [...this.#agents.values()].map(async ({ resumes }) => {
+      if (resumes) await this.#own.begin({ key: resumeKey(resumes.after), ...resumes });
+    });
+    await Promise.all(resumed);
+    signal.throwIfAborted();
+  }
+
+  /** Stops the tasks of a response that was cancelled, or whose client has left. A hand-over aborts without an ApiError. */
+  async close(): Promise<void> {
+    if (!(this.#signal?.reason instanceof ApiError)) return;
+    const active = [...this.#agents.values()].filter(({ status }) => status === "active");
+    await Promise.allSettled(active.map(({ turn }) => this.#own.interrupt(turn)));
+  }
+
+  async run(call: PendingCall, signal: AbortSignal): Promise<AgentOutcome> {
+    const { action } = call.tool as AgentTool;
+    const args = parseArguments(call.arguments);
+    const { parameters } = ACTIONS.find(({ name }) => name === action) as ToolDescription;
+    refuseArguments(args ?? {}, parameters);
+    const given = argumentsOf(call.arguments);
+    switch (action) {
+      case "spawn_agent":
+        return this.#spawn(call, given);
+      case "followup_task":
+        return this.#followUp(call, given);
+      case "send_message":
+        this.#known(given.target).queued.push(given.message ?? "");
+        return said("The agent reads the message with its next task.");
+      case "wait_agent":
+        return this.#wait(Number(args?.timeout_ms ?? MAX_WAIT_MS), signal);
+      case "interrupt_agent": {
+        const agent = this.#known(given.target);
+        if (agent.status !== "active") return said(`${agent.name} has no task that runs.`);
+        await this.#own.interrupt(agent.turn);
+        return said(`${agent.name} is interrupted.`);
+      }
+      case "list_agents":
+        return said(JSON.stringify(this.#listed()));
+    }
+  }
+
+  /** Throws the fault of an agent that does not exist. */
+  #known(target: string | undefined): Agent {
+    const agent = this.#agents.get(nameOf(target));
+    if (!agent) throw new ToolFault("tool", `There is no agent '${nameOf(target)}'.`);
+    return agent;
+  }
+
+  async #spawn(
+    { item }: PendingCall,
+    { task_name, message = "", fork_turns }: ReturnType<typeof argumentsOf>,
+  ): Promise<AgentOutcome> {
+    const name = nameOf(task_name);
+    const known = this.#agents.get(name);
+    const turn = this.#own.turnOf(item);
+    // After a crash the call may be repeated.
+    if (known && known.turn !== turn) throw new ToolFault("tool", `There is an agent '${name}' already.`);
+    if (!known && this.#agents.size >= MAX_AGENTS) {
+      throw new ToolFault("tool", `A conversation has at most ${MAX_AGENTS} agents.`);
+    }
+    const agent = known ?? newAgent(name, turn, message);
+    return this.#begin(agent, item, { after: fork_turns === "all" ? "context" : null, task: message });
+  }
+
+  async #followUp({ item }: PendingCall, given: ReturnType<typeof argumentsOf>): Promise<AgentOutcome> {
+    const agent = this.#known(given.target);
+    const { name, status, turn: after } = agent;
+    if (after === this.#own.turnOf(item)) return begun(this.#turn, agent);
+    if (status !== "idle") throw new ToolFault("tool", `${name} has a task already. Wait for its result first.`);
+    const task = [...agent.queued, given.message ?? ""].join("\n\n");
+    return this.#begin({ ...newAgent(name, this.#own.turnOf(item), given.message ?? "") }, item, { after, task });
+  }
+
+  /** Begins a task, which counts as active from then on. */
+  async #begin(
+    agent: Agent,
+    key: string,
+    { after, task }: { after: string | "context" | null; task: string },
+  ): Promise<AgentOutcome> {
+    const { name } = agent;
+    const before = this.#agents.get(name);
+    const active = [...this.#agents.values()].filter((each) => each.status === "active" && each.turn !== agent.turn);
+    if (active.length >= this.#most) {
+      throw new ToolFault("tool", `${active.length} agents are at work, which is the most. Wait for a result first.`);
+    }
+    this.#agents.set(name, agent);
+    const text = [
+      `You are ${name}, an agent in a team that ${ROOT_AGENT} leads. Your answer is delivered to ${ROOT_AGENT}; nobody else reads it.`,
+      letter("NEW_TASK", { author: ROOT_AGENT, recipient: name, text: task }),
+    ].join("\n\n");
+    const message: Item = {
+      type: "message",
+      role: "user",
+      status: "completed",
+      content: [{ type: "input_text", text }],
+    };
+    agent.begins = this.#own.begin({ key, after, input: [message] });
+    try {
+      await agent.begins;
+    } catch (error) {
+      if (before) this.#agents.set(name, before);
+      else this.#agents.delete(name);
+      throw error;
+    }
+    return begun(this.#turn, agent);
+  }
+
+  /**
+   * Waits until a task has ended, at most for this time. If one waits for outputs of its client's functions, the
+   * response must end: then all others are waited for.
+   */
+  async #wait(timeoutMs: number, signal: AbortSignal): Promise<AgentOutcome> {
+    const active = [...this.#agents.values()].filter(({ status }) => status === "active");
+    if (active.length === 0) return said("No agent is at work.");
+    const stop = new AbortController();
+    const either = AbortSignal.any([signal, stop.signal]);
+    const ended: { agent: Agent; result: AgentResult }[] = [];
+    const waits = active.map(async (agent) => {
+      // The model may have called both at once.
+      await agent.begins;
+      ended.push({ agent, result: await this.#own.ended(agent.turn, either) });
+    });
+    for (const wait of waits) wait.catch(() => {});
+    const time = Math.max(1, timeLeft(this.#turn.deadline, Math.min(timeoutMs, MAX_WAIT_MS)));
+    const timer = setTimeout(() => stop.abort(), time);
+    const isOver = new Promise<void>((resolve) => stop.signal.addEventListener("abort", () => resolve()));
+    try {
+      await Promise.race([...waits, isOver]);
+      if (ended.some(({ result }) => callsIn(result).length > 0)) await Promise.race([Promise.all(waits), isOver]);
+    } finally {
+      clearTimeout(timer);
+      stop.abort();
+    }
+    signal.throwIfAborted();
+    const told = ended.map(({ agent, result }) => tell(agent, result));
+    const left = active.filter(({ status }) => status === "active").map(({ name }) => name);
+    if (left.length > 0) told.push({ text: `Still at work: ${left.join(", ")}.`, items: [] });
+    return { ...said(told.map(({ text }) => text).join("\n\n")), items: told.flatMap(({ items }) => items) };
+  }
+
+  #listed() {
+    const agents = [...this.#agents.values()].map(({ name, status, task }) => ({
+      agent_name: name,
+      agent_status: status,
+      last_task_message: task,
+    }));
+    return [{ agent_name: ROOT_AGENT, agent_status: "active", last_task_message: null }, ...agents];
+  }
+}
+
+function said(output: string): AgentOutcome {
+  return { output, failed: false };
+}
+
+/** The output of a call that has begun a task. */
+function begun({ home }: Pick<SessionOptions, "home">, { name, turn }: Agent): AgentOutcome {
+  return { ...said(JSON.stringify({ task_name: name })), response_id: responseId({ home, turn }) };
+}
+
+/** A message between agents, in the form that OpenAI's guide shows. */
+function letter(
+  type: string,
+  { author, recipient, text }: { author: string; recipient: string; text: string },
+): string {
+  return `Message Type: ${type}\nTask name: ${recipient}\nSender: ${author}\nPayload:\n${text}`;
+}
+
+/** The calls of a task's end that the client answers. */
+function callsIn({ status, output }: AgentResult): OutputItem[] {
+  return status === "completed" ? output.filter((item) => isClientCall(item)) : [];
+}
+
+/** Tells the root of a task that has ended: the items of the agent, and the message of its result. */
+function tell(agent: Agent, result: AgentResult): { text: string; items: OutputItem[] } {
+  const { name } = agent;
+  const own = { agent: { agent_name: name } };
+  const items = result.output.filter(isShown).map((item) => ({ ...item, ...own }) as OutputItem);
+  if (callsIn(result).length > 0) {
+    agent.status = "waiting";
+    return { text: `${name} waits for outputs of the application's functions. Wait for it again.`, items };
+  }
+  agent.status = "idle";
+  const text = letter("FINAL_ANSWER", { author: name, recipient: ROOT_AGENT, text: answerOf(result) });
+  const message = {
+    id: "",
+    type: "agent_message",
+    author: name,
+    recipient: ROOT_AGENT,
+    content: [{ type: "input_text", text }],
+    agent: { agent_name: ROOT_AGENT },
+  } as OutputItem;
+  return { text, items: result.status === "completed" ? [...items, message] : [message] };
+}
+
+/** Lists of tools and compactions concern the agent's own prompts, and approvals cannot be given for it. */
+function isShown({ type }: OutputItem): boolean {
+  return type !== "mcp_list_tools" && type !== "compaction" && type !== "mcp_approval_request";
+}
+
+/** The result of a task, in words for the root. */
+function answerOf({ status, error, output }: AgentResult): string {
+  if (status !== "completed") return `The task has not been completed (${status}). ${error ?? ""}`.trim();
+  if (output.some(({ type }) => type === "mcp_approval_request")) {
+    return "The task has stopped: a call of an MCP server's tool needs an approval, which an agent cannot ask for.";
+  }
+  const message = output.findLast((item) => item.type === "message");
+  const parts = message?.type === "message" ? message.content : [];
+  return parts
+    .map((part) => (part.type === "output_text" ? part.text : part.type === "refusal" ? part.refusal : ""))
+    .join("");
+}
