@@ -388,6 +388,9 @@ describe("unsupported tools that clients always send", () => {
     const body = { model: CHAT, input: "Hello!", tools: [search, code], tool_choice: "required" as const };
     await expect(create(body)).rejects.toMatchObject(refusal);
     await expect(create({ ...body, background: true })).rejects.toMatchObject(refusal);
+    const agents = { model: CHAT, input: "Hello!", multi_agent: { enabled: true } };
+    const disabled = { status: 400, param: "multi_agent.enabled", code: "unsupported_parameter" };
+    await expect(gateway.openai.beta.responses.create(agents)).rejects.toMatchObject(disabled);
     const empty: Tool = { type: "namespace", name: "empty", description: "", tools: [] };
     await expect(create({ ...body, tools: [search, empty] })).rejects.toMatchObject({
       ...{ status: 400, param: "tool_choice" },

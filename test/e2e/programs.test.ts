@@ -1,10 +1,13 @@
 import { Agent, OpenAIProvider, programmaticToolCallingTool, Runner, tool } from "@openai/agents";
+import { agentOf } from "@responses-edge/responses-api/items/multi-agent";
 import type { Response, ResponseInputItem, ResponseOutputItem, Tool } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd } from "../workerd/process.ts";
 import { expectError } from "./expectations.ts";
+import { GPT_OSS } from "./harmony-support.ts";
+import { SocketClient } from "./socket-support.ts";
 import { DATE, eventually, type Gateway, gatewayAt, joinGateway } from "./support.ts";
 import {
   ask,
@@ -356,4 +359,31 @@ it("is listed, and retrieved as it was", async () => {
   const stored = await gateway.openai.responses.retrieve(response.id);
   const types = (items: readonly ResponseOutputItem[]) => items.map(({ type, id }) => [type, id]);
   expect(types(stored.output)).toEqual(types(response.output));
+});
+
+const TEAM = {
+  [CHAT]: `SCRIPT[[‹think›\nhm\n‹/think›\n\n‹tool_call›
+{"name": "spawn_agent", "arguments": {"task_name": "a", "message": "Look."}}
+‹/tool_call›\n‹tool_call›\n{"name": "wait_agent", "arguments": {}}\n‹/tool_call›‹|im_end|›]]`,
+  [GPT_OSS]: "Call spawn_agent, then wait_agent. Wait 60000 milliseconds.",
+};
+describe.each(Object.entries(TEAM))("an agent of %s, whose task any of three workers may run", (model, input) => {
+  it.each([...WAYS, "socket"] as const)("gives its root its result (%s)", async (way) => {
+    const fields = { model, input, multi_agent: { enabled: true } };
+    let response: Response;
+    if (way === "socket") {
+      const socket = await SocketClient.open(gateway);
+      const { last } = await socket.turn({ ...fields, store: true });
+      socket.terminate();
+      response = last.response as unknown as Response;
+    } else ({ response } = await ask(gateway, way, fields));
+    expect(response.status).toBe("completed");
+    const ofAgent: object[] = response.output.filter((item) => item.type === "message");
+    const [agent, root] = ofAgent.map((item) => [agentOf(item), JSON.stringify(item)]);
+    expect(agent).toEqual([
+      expect.stringMatching(/^\/root\/\w+$/),
+      expect.stringContaining("You said: You are /root/"),
+    ]);
+    expect(root).toEqual(["/root", expect.stringMatching(/FINAL_ANSWER.*You said: You are/)]);
+  });
 });
