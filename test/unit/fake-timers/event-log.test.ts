@@ -834,7 +834,6 @@ describe("a turn read from its log", () => {
   const stored = (record: object) => JSON.stringify([record]);
   const answering = (calls: PendingCall[], again: object[] = []) => ({
     answering: {
-      items: 1,
       replays: [{ item: "rs", messages: [{ role: "assistant" }] }],
       trailing: [{ role: "assistant" }],
       usage: null,
@@ -867,12 +866,12 @@ describe("a turn read from its log", () => {
       ...left,
       sequence: 3,
       deltas: { all: 3 },
-      round: { firstItem: 1, sampled: { ids: [4, 5, 6] } },
+      round: { firstItem: 0, sampled: { ids: [4, 5, 6] } },
     });
     expect(readLoggedTurn(lines.slice(0, 5))).toMatchObject({
       ...left,
       sequence: 1,
-      round: { firstItem: 1, sampled: undefined },
+      round: { firstItem: 0, sampled: undefined },
     });
     const texts = ["<|chan", "nel|>"].map((text) => stored({ sampled: { text } }));
     expect(readLoggedTurn(texts)).toMatchObject({
@@ -901,7 +900,7 @@ describe("a turn read from its log", () => {
     const turn = readLoggedTurn(lines.slice(0, 7));
     expect(turn).toMatchObject({ round: { called: [], sampled: undefined }, rounds: 0 });
     const calls = [call("a"), call("b"), call("c")];
-    expect(turn.answering).toMatchObject({ calls, answered: new Set(["a"]), dispatched: ["a", "b"], items: 1 });
+    expect(turn.answering).toMatchObject({ calls, answered: new Set(["a"]), dispatched: ["a", "b"] });
     expect(turn.replays.at(-1)).toEqual({ item: "a", messages: [{ role: "tool" }], exchange });
     expect(readLoggedTurn(lines)).toMatchObject({
       round: { called: [] },
