@@ -1,5 +1,5 @@
 import { createRequest } from "@responses-edge/responses-api/create-bodies";
-import { HOSTED_TOOL_NAMES } from "@responses-edge/responses-api/hosted-tools";
+import { HOSTED_TYPES } from "@responses-edge/responses-api/hosted-tools";
 import { BadRequestError } from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectError, rejection } from "./expectations.ts";
@@ -446,7 +446,7 @@ describe("tools", () => {
         { tools: [functionTool(), tool] },
         "tools[1].type",
         "unsupported_parameter",
-        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'programmatic_tool_calling', ${HOSTED_TOOL_NAMES.map((name) => `'${name}'`).join(", ")}.`,
+        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'programmatic_tool_calling', ${HOSTED_TYPES.map((name) => `'${name}'`).join(", ")}.`,
       ],
     ),
     [

@@ -140,10 +140,11 @@ describe.each(MODELS)("a program of %s", (model) => {
     });
   });
 
-  it("sees the tools as typed functions, and not those that only programs may call", async () => {
+  it("sees the tools as typed functions, and not those that only programs may call, or only the model", async () => {
+    const direct: Tool = { ...lookUp, name: "ask_user", allowed_callers: ["direct"] };
     const { id } = await gateway.openai.responses.create({
       model,
-      tools: [program, lookUp, adding()],
+      tools: [program, lookUp, direct, adding()],
       input: "Hello.",
     });
     const answer = await gateway.fetch(`${gateway.url}/v1/responses/${id}/prompt`);
@@ -151,6 +152,8 @@ describe.each(MODELS)("a program of %s", (model) => {
     expect(prompt).toContain("look_up(args: { key: string; }): Promise<{ value: number; }>;");
     expect(prompt).toContain("docs__add(args: { a: number; b: number; }): Promise<string>;");
     expect(prompt.match(/docs__add/g)).toHaveLength(1);
+    expect(prompt).toContain("ask_user");
+    expect(prompt).not.toContain("ask_user(");
   });
 
   it("goes on in the next request with the outputs of the client's functions", async () => {

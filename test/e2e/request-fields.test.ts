@@ -33,6 +33,9 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   "tools<function>.defer_loading": "e2e/client-tools.test.ts",
   "tools<custom>.defer_loading": "e2e/client-tools.test.ts",
   "tools<namespace>.description": "unit/tool-names.test.ts",
+  "*.allowed_callers=direct": "e2e/programs.test.ts",
+  "caller<program>": "e2e/programs.test.ts",
+  "input<program_output>": "e2e/programs.test.ts",
   "tools<mcp>.authorization": "e2e/mcp.test.ts",
   "tools<mcp>.headers": "e2e/mcp.test.ts",
   "tools<mcp>.server_url": "e2e/mcp.test.ts",
@@ -133,7 +136,8 @@ it("each field that may be null may be it, wherever the rest of the request is s
 });
 
 it.each(Object.entries(SHOWN_ELSEWHERE))("%s is shown in %s", (pattern, file) => {
-  const word = pattern.split(/[.=]/).at(-1) ?? "";
+  const name = pattern.split(/[.=]/).at(-1) ?? "";
+  const word = /<(.+)>$/.exec(name)?.[1] ?? name;
   const last = pattern.includes("=") ? pattern.slice(pattern.indexOf("=") + 1) : word;
   expect(readFileSync(new URL(`../${file}`, import.meta.url), "utf8")).toContain(last);
 });

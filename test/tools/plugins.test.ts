@@ -182,6 +182,19 @@ SAMPLES.tool_search = {
   exchange: undefined,
 };
 
+SAMPLES.multi_agent = {
+  tool: { kind: "multi_agent", action: "list_agents" },
+  written: "list_agents",
+  name: "list_agents",
+  pieces: ["{", "}"],
+  outcome: { output: "[]", failed: false },
+  events: [],
+  item: { type: "multi_agent_call", action: "list_agents", arguments: "{}" },
+  result: { type: "multi_agent_call_output", action: "list_agents", output: [{ type: "output_text", text: "[]" }] },
+  // The result is in the next item.
+  exchange: { name: "list_agents", arguments: "{}", output: "The result of this call is not known." },
+};
+
 const INCLUDE = [
   "file_search_call.results",
   "web_search_call.action.sources",
