@@ -275,7 +275,8 @@ function toolsOf(
     searchStores,
     containerFiles,
     agents,
-  }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores" | "containerFiles" | "agents">,
+    steering,
+  }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores" | "containerFiles" | "agents" | "steering">,
 ): JoinedSession | undefined {
   const { home, turn, tenant, request, givenFiles = [] } = spec;
   const items = [...known, ...input];
@@ -300,6 +301,7 @@ function toolsOf(
     images: config.tools.images && imageMaker(config),
     home,
     agents: request.multi_agent?.enabled ? agents?.(spec) : undefined,
+    show: steering && ((shown) => steering.show(shown)),
     containerFiles,
     givenFiles,
     ownContainer: containerIdOf({ home, turn }),

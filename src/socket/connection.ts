@@ -226,7 +226,8 @@ export class Connection {
         await this.#work.spend(UNITS_PER_CREATE);
         return this.#isClosed ? undefined : this.#queue(frame.lane, frame.body, text);
       case "steer":
-        return this.#steering.take(frame.event, frame.previous, text.length);
+      case "inject":
+        return this.#steering.take(frame.kind, frame.event, frame.response, text.length);
       case "processed":
         return;
     }
@@ -288,13 +289,13 @@ export class Connection {
         const body = readCreate(said ? { ...fields, input: withMessages(said, fields.input) } : fields);
         const continuation = this.#kept.continuation(lane, previous, asked.past);
         if (continuation.isUnstored && (body.store ?? true) === true) throw parentIsNotStored();
-        const steering = maySteer(body) ? new Steering() : undefined;
+        const steering = new Steering();
         return await createResponse({ ...asked, past: continuation, keep: continuation.keep }, body, {
           turnState: this.#options.turnState,
           steering,
           openSink: (_, responseId) => {
             id = responseId;
-            this.#steering.begin(id, lane, steering);
+            this.#steering.begin(id, { lane, steering, maySteer: maySteer(body) });
             return new LaneSink(this.#outbox, lane, this.#options);
           },
         });

@@ -2,16 +2,19 @@ import type { ApiError } from "@responses-edge/responses-api/errors";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { MAX_ID_LENGTH } from "@responses-edge/responses-api/ids";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
+import type { AsideEvent } from "@responses-edge/turn/steering";
 
 /**
  * The frames of WebSocket mode: those of clients, and those that clients are sent beside the events of their responses. Types:
- * `ResponsesClientEvent`, `ResponsesServerEvent`, `ResponseWsError`, `ResponseSteerFailedEvent` of the openai package.
+ * `ResponsesClientEvent`, `ResponsesServerEvent`, `ResponseWsError`, `ResponseSteerFailedEvent` and
+ * `BetaResponseInjectFailedEvent` of the openai package.
  */
 
 /** A client's frame, parsed as far as is needed before its turn in its lane. */
 export type ClientFrame =
   | { kind: "create"; lane: string | undefined; body: JsonObject }
-  | { kind: "steer"; previous: string; event: JsonObject }
+  /** For a response that is under way. */
+  | { kind: "steer" | "inject"; response: string; event: JsonObject }
   /** Older versions of Codex send it after a turn. It asks for nothing. */
   | { kind: "processed" };
 
@@ -26,11 +29,16 @@ export function readFrame(value: unknown): ClientFrame {
       return { kind: "create", lane: laneName(lane), body };
     }
     case "response.steer":
-      return readSteer(value);
+      return readSubmission("steer", value, "previous_response_id");
+    case "response.inject":
+      return readSubmission("inject", value, "response_id");
     case "response.processed":
       return { kind: "processed" };
     default:
-      throw invalidRequest("type", "Unknown type of event. Supported are: 'response.create', 'response.steer'.");
+      throw invalidRequest(
+        "type",
+        "Unknown type of event. Supported are: 'response.create', 'response.steer', 'response.inject'.",
+      );
   }
 }
 
@@ -44,15 +52,15 @@ function laneName(value: unknown): string | undefined {
   );
 }
 
-function readSteer(event: JsonObject): ClientFrame {
-  const { previous_response_id: previous, input } = event;
-  if (typeof previous !== "string" || previous.length > MAX_ID_LENGTH) {
-    throw invalidRequest("previous_response_id", "Expected the id of the response to steer.");
+function readSubmission(kind: "steer" | "inject", event: JsonObject, field: string): ClientFrame {
+  const response = event[field];
+  if (typeof response !== "string" || response.length > MAX_ID_LENGTH) {
+    throw invalidRequest(field, "Expected the id of a response that is under way.");
   }
-  if (input === undefined) {
+  if (event.input === undefined) {
     throw invalidRequest("input", "Missing required parameter: 'input'.", "missing_required_parameter");
   }
-  return { kind: "steer", previous, event };
+  return { kind, response, event };
 }
 
 /**
@@ -91,22 +99,33 @@ export function errorFrame(error: ApiError, lane?: string): string {
   });
 }
 
-/** A `response.steer` that is refused, or whose words nothing answers. `id`: of one that was accepted. */
-export interface SteerFailure {
+/**
+ * A `response.steer` or `response.inject` that is refused, or whose input no response takes. `id`: of a `response.steer`
+ * that was accepted.
+ */
+export interface SubmissionFailure {
+  kind: "steer" | "inject";
   id?: string;
-  previous: string;
+  response: string;
   input: unknown;
   code: string;
   message: string;
 }
 
-/** It as a frame, which gives the input back. `lane`: that of the response, where it is known. */
-export function steerFailedFrame({ id, previous, input, code, message }: SteerFailure, lane?: string): string {
-  return JSON.stringify({
+/** It as an event, which gives the input back. */
+export function failedEvent({ kind, id, response, input, code, message }: SubmissionFailure): AsideEvent {
+  if (kind === "inject") {
+    return { type: "response.inject.failed", error: { code, message }, response_id: response, input };
+  }
+  return {
     type: "response.steer.failed",
-    ...(lane !== undefined && { stream_id: lane }),
-    sequence_number: 0,
     error: { type: "invalid_request_error", code, message },
-    steer: { ...(id !== undefined && { id }), previous_response_id: previous, input },
-  });
+    steer: { ...(id !== undefined && { id }), previous_response_id: response, input },
+  };
+}
+
+/** It as a frame beside all responses. `lane`: that of its response, where it is known. */
+export function failedFrame(failure: SubmissionFailure, lane?: string): string {
+  const { type, ...event } = failedEvent(failure);
+  return JSON.stringify({ type, ...(lane !== undefined && { stream_id: lane }), sequence_number: 0, ...event });
 }

@@ -2,18 +2,19 @@ import { randomBytes } from "node:crypto";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { JsonObject } from "@responses-edge/responses-api/json";
-import { requiredInput, steerMessages } from "@responses-edge/responses-api/steering";
+import { injectedItems, requiredInput, steerMessages } from "@responses-edge/responses-api/steering";
 import type { Steering } from "@responses-edge/turn/steering";
 import type { TurnResult } from "@responses-edge/turn/turn";
-import { type SteerFailure, steerFailedFrame } from "./frames.ts";
+import { failedEvent, failedFrame, type SubmissionFailure } from "./frames.ts";
 
 /**
- * Steering of a connection's responses: a user's words that come while a response is under way end it, and another one that continues it
- * answers them (openai 7.59 `ResponseSteerEvent`).
+ * Submissions to a connection's responses that are under way. A user's words end a response, and another one that
+ * continues it answers them (openai 7.59 `ResponseSteerEvent`). Outputs of its client's calls become part of it
+ * (`BetaResponseInjectEvent`).
  */
 
-/** Submissions that wait for one response to end. */
-const MAX_STEERS = 16;
+/** Submissions of each kind that wait in one response. */
+const MAX_WAITING = 16;
 
 /** Responses that are remembered to have ended here. */
 const MAX_ENDED = 256;
@@ -27,12 +28,17 @@ interface Steer {
   length: number;
 }
 
+/** Outputs that wait to become part of a response: as they were sent, and the length of their frame. */
+type Inject = Pick<Steer, "input" | "length">;
+
 interface SteeredResponse {
   id: string;
   lane: string | undefined;
-  /** Undefined: it may not be steered. */
-  steering: Steering | undefined;
+  steering: Steering;
+  /** It may be ended by a message. */
+  maySteer: boolean;
   steers: Steer[];
+  injects: Set<Inject>;
 }
 
 /** The messages that steered a response which has ended: the next response in its lane answers them. */
@@ -53,33 +59,65 @@ export class ConnectionSteering {
     this.#send = send;
   }
 
-  /** A response begins, which may be steered by `steering`. */
-  begin(id: string, lane: string | undefined, steering: Steering | undefined): void {
-    this.#running.set(id, { id, lane, steering, steers: [] });
+  /** A response begins, which `steering` reaches. */
+  begin(id: string, response: Pick<SteeredResponse, "lane" | "steering" | "maySteer">): void {
+    this.#running.set(id, { id, ...response, steers: [], injects: new Set() });
   }
 
-  /** Takes a `response.steer`: the response is ended, unless the words are given back with the reason. */
-  take(event: JsonObject, previous: string, length: number): void {
+  /**
+   * Takes a submission to the response `id`. A `response.steer` ends it; the outputs of a `response.inject` become part
+   * of it. The input is given back with the reason if that cannot be.
+   */
+  take(kind: SubmissionFailure["kind"], event: JsonObject, id: string, length: number): void {
     const { input } = event;
-    const response = this.#running.get(previous);
+    const response = this.#running.get(id);
     try {
-      if (!response) throw this.#notRunning(previous);
-      const { steering, steers } = response;
-      const messages = readMessages(event);
-      if (!steering) throw notSteered();
-      if (steers.length >= MAX_STEERS) throw tooManySteers();
-      const steer = { id: `steer_${randomBytes(16).toString("hex")}`, input, messages, length };
-      const accepted = { steer: { id: steer.id, previous_response_id: previous } };
-      if (!steering.say({ type: "response.steer.accepted", ...accepted })) throw notRunningYet();
-      steers.push(steer);
-      this.length += length;
-      steering.steer();
+      if (!response) throw this.#notRunning(id);
+      if (kind === "steer") this.#steer(response, event, length);
+      else this.#inject(response, event, length);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      const lane = response ? response.lane : this.#ended.get(previous);
-      const failure = { previous, input, code: error.code, message: error.message };
-      if (!response?.steering?.say(failedEvent(failure))) this.#send(steerFailedFrame(failure, lane));
+      const failure = { kind, response: id, input, code: error.code, message: error.message };
+      if (response?.steering.say(failedEvent(failure))) return;
+      this.#send(failedFrame(failure, response ? response.lane : this.#ended.get(id)));
     }
+  }
+
+  #steer(response: SteeredResponse, event: JsonObject, length: number): void {
+    const { id: previous, steering, maySteer, steers } = response;
+    const messages = valid(() => steerMessages(event));
+    if (!maySteer) throw notSteered();
+    if (steers.length >= MAX_WAITING) throw tooMany("too_many_pending_steers");
+    const steer = { id: `steer_${randomBytes(16).toString("hex")}`, input: event.input, messages, length };
+    const accepted = { steer: { id: steer.id, previous_response_id: previous } };
+    if (!steering.say({ type: "response.steer.accepted", ...accepted })) throw notRunningYet();
+    steers.push(steer);
+    this.length += length;
+    steering.steer();
+  }
+
+  #inject({ id, steering, injects }: SteeredResponse, event: JsonObject, length: number): void {
+    const items = valid(() => injectedItems(event));
+    if (injects.size >= MAX_WAITING) throw tooMany("too_many_pending_injects");
+    const inject = { input: event.input, length };
+    const taken = () => {
+      this.#forget(injects, inject);
+      steering.say({ type: "response.inject.created", response_id: id });
+    };
+    // It may be taken at once.
+    injects.add(inject);
+    this.length += length;
+    let isTaken = false;
+    try {
+      isTaken = valid(() => steering.inject({ items, taken }));
+      if (!isTaken) throw notRunningYet();
+    } finally {
+      if (!isTaken) this.#forget(injects, inject);
+    }
+  }
+
+  #forget(injects: Set<Inject>, inject: Inject): void {
+    if (injects.delete(inject)) this.length -= inject.length;
   }
 
   /**
@@ -92,6 +130,11 @@ export class ConnectionSteering {
     if (!response) return undefined;
     this.#running.delete(id);
     this.#noteLane(id, response.lane);
+    for (const inject of response.injects) {
+      this.#forget(response.injects, inject);
+      const { code, message } = hasEnded(id);
+      response.steering.say(failedEvent({ kind: "inject", response: id, input: inject.input, code, message }));
+    }
     if (response.steers.length === 0) return undefined;
     const status = result?.outcome.status;
     if (!result || status === "failed" || status === "cancelled") {
@@ -101,7 +144,7 @@ export class ConnectionSteering {
     const required = requiredInput(JSON.parse(result.closed.output) as OutputItem[]);
     if (required.length === 0) return response;
     for (const { id: steer } of response.steers) {
-      response.steering?.say({
+      response.steering.say({
         type: "response.steer.pending",
         reason: "waiting_for_required_input",
         required_input: required,
@@ -130,16 +173,12 @@ export class ConnectionSteering {
   fail(words: QueuedWords, code: string, message: string): void {
     this.commit(words);
     for (const { id, input } of words.steers) {
-      words.steering?.say(failedEvent({ id, previous: words.id, input, code, message }));
+      words.steering.say(failedEvent({ kind: "steer", id, response: words.id, input, code, message }));
     }
   }
 
   #notRunning(id: string): ApiError {
-    if (this.#ended.has(id))
-      return refusal(
-        "response_already_completed",
-        `Response '${id}' has ended. Continue it with 'response.create' and 'previous_response_id'.`,
-      );
+    if (this.#ended.has(id)) return hasEnded(id);
     return refusal(
       "response_not_found",
       `Response with id '${id.slice(0, 64)}' not found among those in progress on this connection.`,
@@ -153,16 +192,18 @@ export class ConnectionSteering {
   }
 }
 
-function readMessages(event: JsonObject): JsonObject[] {
+/** Runs a check of an input, whose errors become `invalid_input`. */
+function valid<Value>(check: () => Value): Value {
   try {
-    return steerMessages(event);
+    return check();
   } catch (error) {
     throw error instanceof ApiError ? refusal("invalid_input", error.message) : error;
   }
 }
 
-function failedEvent(failure: SteerFailure) {
-  return JSON.parse(steerFailedFrame(failure, undefined)) as { type: string };
+function hasEnded(id: string): ApiError {
+  const message = `Response '${id}' has ended. Continue it with 'response.create' and 'previous_response_id'.`;
+  return refusal("response_already_completed", message);
 }
 
 function refusal(code: string, message: string): ApiError {
@@ -179,6 +220,6 @@ function notRunningYet(): ApiError {
   return refusal("response_not_active", "The response has not begun.");
 }
 
-function tooManySteers(): ApiError {
-  return refusal("too_many_pending_steers", `${MAX_STEERS} submissions wait for this response to end.`);
+function tooMany(code: string): ApiError {
+  return refusal(code, `${MAX_WAITING} submissions wait in this response.`);
 }

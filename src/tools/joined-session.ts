@@ -2,6 +2,7 @@ import { CitationMarks, type Cite } from "@responses-edge/hosted-tools/browser/c
 import { ToolFault, toMcpError, toToolFault, truncate } from "@responses-edge/hosted-tools/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import { mayBeCalled } from "@responses-edge/responses-api/tool-fields";
 import { ClientTools, hostedKey } from "@responses-edge/responses-api/tool-names";
 import {
@@ -214,6 +215,10 @@ export class JoinedSession implements ToolSession {
       bytes > 0 ? truncate(outcome.output, bytes) : "[The output of tools in this turn has reached its limit.]";
     this.#outputLeft -= new TextEncoder().encode(cut).length;
     return { ...outcome, output: cut };
+  }
+
+  inject(items: readonly Item[]): void {
+    for (const session of this.#sessions.values()) session.inject?.(items);
   }
 
   async close(): Promise<void> {

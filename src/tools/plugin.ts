@@ -3,7 +3,7 @@ import type { Cite } from "@responses-edge/hosted-tools/browser/citation-marks";
 import type { ImageMaker } from "@responses-edge/hosted-tools/image-generation";
 import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
-import type { Item, ServerCall } from "@responses-edge/responses-api/items/registry";
+import type { Item, OutputItem, ServerCall } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool, McpAccess, Tool as RequestTool } from "@responses-edge/responses-api/tools";
 import type { Replay, ToolDescription, ToolNamespace } from "@responses-edge/turn/contract/engine";
 import type { Plugin } from "@responses-edge/turn/contract/plugin";
@@ -61,6 +61,8 @@ export interface SessionRequest {
   home: string;
   /** Runs the tasks of sub-agents; undefined if the request has none. */
   agents: AgentRuns | undefined;
+  /** Shows items before their call has ended, for clients that may answer them; undefined in a turn that takes no outputs. */
+  show?: ((items: readonly OutputItem[]) => void) | undefined;
   /** Reads and stores files for containers; undefined if the turn's host cannot. */
   containerFiles: (() => ContainerFiles) | undefined;
   /** The files that the request gives to its container, with their names if known. */
@@ -92,6 +94,8 @@ export interface PluginSession {
    * call; once `signal` is aborted, anything.
    */
   run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome>;
+  /** As in `ToolSession`. */
+  inject?(items: readonly Item[]): void;
   /** Ends everything that the session has begun. Never rejects. */
   close?(): Promise<void>;
 

@@ -4,10 +4,10 @@ import { ClientTools, flatName } from "@responses-edge/responses-api/tool-names"
 import { toolChoice, tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { ModelDelta } from "@responses-edge/turn/contract/engine";
+import { waitsForClient } from "@responses-edge/turn/decide";
 import { withConfiguration, withLoadedTools } from "@responses-edge/turn/loaded-tools";
 import { matchOutputs } from "@responses-edge/turn/prompt";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
-import { waitsForClient } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
 import { newOutput, toldBy } from "./turn-rig.ts";
 

@@ -3,9 +3,9 @@ import { contextLengthExceeded } from "@responses-edge/responses-api/errors";
 import { tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { ModelDelta } from "@responses-edge/turn/contract/engine";
+import { waitsForClient } from "@responses-edge/turn/decide";
 import { type Beginning, type BegunCallFacts, beginningOf, type CallRules } from "@responses-edge/turn/model-output";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
-import { waitsForClient } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
 import { newOutput, toldBy } from "./turn-rig.ts";
 

@@ -1,11 +1,24 @@
 import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import { invalidRequest } from "./errors.ts";
-import { isAsyncCall, isClientCall, type OutputItem } from "./items/registry.ts";
+import {
+  answeredId,
+  bringsTools,
+  calledId,
+  type Item,
+  inputItem,
+  isAsyncCall,
+  isClientCall,
+  type OutputItem,
+  partsOf,
+} from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { parse } from "./validation-errors.ts";
 
-/** Steering over a WebSocket (openai 7.59 `ResponseSteerEvent`): a user's message for a response in progress. */
+/**
+ * Submissions over a WebSocket to a response in progress: a user's message (openai 7.59 `ResponseSteerEvent`), and outputs
+ * of its client's calls (`BetaResponseInjectEvent`).
+ */
 
 /** Most messages of one event, and most parts of one message. */
 const MAX_MESSAGES = 128;
@@ -34,6 +47,29 @@ export function steerMessages(event: unknown): JsonObject[] {
   const { input } = parse(steerEvent, event);
   const content = typeof input === "string" ? [{ role: "user" as const, content: input }] : input;
   return content.map(({ role, content: said }) => ({ type: "message", role, content: said }));
+}
+
+const injectEvent = z.strictObject({
+  type: z.literal("response.inject"),
+  response_id: z.string(),
+  input: list(inputItem, { min: 1, max: MAX_MESSAGES }),
+});
+
+/**
+ * The items of a `response.inject`. Throws the 400 of anything that is no output of a call, of an output that a create
+ * would have to resolve first, because it has images, files or tools, and of unknown fields.
+ */
+export function injectedItems(event: unknown): Item[] {
+  return parse(injectEvent, event).input.map((item, index) => {
+    const param = `input[${index}]`;
+    if (item.type === "item_reference" || answeredId(item) === undefined) {
+      throw invalidRequest(param, `'${param}' is not the output of a call, such as 'function_call_output'.`);
+    }
+    if (bringsTools(item) || partsOf(item).parts.some(({ type }) => type !== "input_text")) {
+      throw invalidRequest(param, `'${param}' has images, files or tools. Send it with the next 'response.create'.`);
+    }
+    return item;
+  });
 }
 
 /**
@@ -69,9 +105,11 @@ export function maySteer(create: JsonObject): boolean {
  * (`ResponseSteerRequiredInput`).
  */
 export function requiredInput(output: readonly OutputItem[]): JsonObject[] {
+  const answered = new Set(output.map((item) => answeredId(item as Item)));
   return output.flatMap((item): JsonObject[] => {
     if (item.type === "mcp_approval_request") return [{ type: "mcp_approval_response", approval_request_id: item.id }];
     if (!isClientCall(item) || item.type === "program" || item.status === "incomplete" || isAsyncCall(item)) return [];
+    if (answered.has(calledId(item as Item))) return [];
     const call = { call_id: ("call_id" in item ? item.call_id : undefined) ?? item.id };
     if (item.type === "tool_search_call") return [{ type: "tool_search_output", ...call, execution: "client" }];
     const name = item.type === "function_call" ? { name: item.name } : {};

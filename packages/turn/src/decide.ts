@@ -1,8 +1,11 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import {
+  answeredId,
+  calledId,
   clientCallOf,
   type Item,
+  isAsyncCall,
   isClientCall,
   isCutCall,
   isServerCall,
@@ -132,6 +135,21 @@ export function steered(step: Step, done: Done): Step {
   // Steering breaks a generation off in the same way as a token limit does.
   const isCut = done.did === "generate" && !done.fault && done.finish === "length";
   return asksModel || isCut ? { kind: "end", outcome: { status: "incomplete", reason: "steered" } } : step;
+}
+
+/** Tells whether the round has left something that its client must answer first: its own calls, and approvals. */
+export function waitsForClient({ output, round }: TurnState): boolean {
+  let answered: Set<string | undefined> | undefined;
+  for (const item of output.slice(round.firstItem)) {
+    if (item.type === "mcp_approval_request") return true;
+    // An incomplete call is not one.
+    if (!isClientCall(item) || isCutCall(item) || isAsyncCall(item)) continue;
+    // This server runs programs: one without an output waits for a call of its own.
+    if (item.type === "program") continue;
+    answered ??= new Set(output.map((other) => answeredId(other as Item)));
+    if (!answered.has(calledId(item as Item))) return true;
+  }
+  return false;
 }
 
 function firstStep(state: TurnState, facts: TurnFacts): Step {

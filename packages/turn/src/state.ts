@@ -9,13 +9,7 @@ import {
   type StreamEvent,
   type Unnumbered,
 } from "@responses-edge/responses-api/items/events";
-import {
-  appendWritten,
-  isAsyncCall,
-  isClientCall,
-  isCutCall,
-  type OutputItem,
-} from "@responses-edge/responses-api/items/registry";
+import { appendWritten, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "./contract/engine.ts";
 import type { ModelCall } from "./contract/measurements.ts";
@@ -364,18 +358,6 @@ function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer)
     return;
   }
   replays.push({ item, messages, exchange });
-}
-
-/** Tells whether the round has left something that its client must answer first: its own calls, and approvals. */
-export function waitsForClient({ output, round }: TurnState): boolean {
-  for (const item of output.slice(round.firstItem)) {
-    if (item.type === "mcp_approval_request") return true;
-    // An incomplete call is not one.
-    if (!isClientCall(item) || isCutCall(item) || isAsyncCall(item)) continue;
-    // This server runs programs: one without an output waits for a call of its own.
-    if (item.type !== "program") return true;
-  }
-  return false;
 }
 
 /** Deltas of the round so far, without lost ones. */

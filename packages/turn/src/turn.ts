@@ -19,16 +19,18 @@ import {
   type Step,
   steered,
   type TurnFacts,
+  waitsForClient,
 } from "./decide.ts";
 import { notStored, restarted } from "./faults.ts";
 import { unfulfillable } from "./forced-choice.ts";
 import { Generations } from "./generation.ts";
+import { InjectedOutputs } from "./injected-outputs.ts";
 import type { TurnOptions } from "./options.ts";
 import { ProgramRuns } from "./program-runs.ts";
 import { checkCallPairs, firstRoundPrompt, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
 import type { ClosedResponse } from "./response.ts";
 import { type Generation, resumedPrompt } from "./resume.ts";
-import { roundItems, spentTokens, type TurnState, waitsForClient, withThoughts } from "./state.ts";
+import { roundItems, spentTokens, type TurnState, withThoughts } from "./state.ts";
 import { TurnOutput } from "./turn-output.ts";
 
 /**
@@ -61,6 +63,7 @@ export class Turn {
   readonly #generations: Generations;
   readonly #compaction: Compaction | undefined;
   readonly #programs: ProgramRuns;
+  readonly #injected: InjectedOutputs;
   readonly #facts: TurnFacts;
   #step: Step;
   /** The beginning of the round, if it has begun already. */
@@ -80,10 +83,7 @@ export class Turn {
     const requestTools = () => this.#prompt.current.request.tools;
     const clientTool = (name: string) => ClientTools.of(requestTools()).get(name);
     this.#output = new TurnOutput({ ...options, usedCallIds, clientTool, prompted: first.request }, logged);
-    host.steering?.attach((event) => {
-      this.#output.writer.aside(event);
-      host.sink?.flush();
-    });
+    this.#injected = new InjectedOutputs(options, this.#output);
     const prompt = logged ? resumedPrompt(first, options, this.#output) : first;
     this.#prompt = new RoundPrompt(prompt, model.engine, host.signal);
     this.#generations = new Generations(options, this.#output, this.#prompt);
@@ -236,6 +236,7 @@ export class Turn {
     } catch (error) {
       return host.signal.aborted ? { status: "cancelled" } : failed(toApiError(error));
     } finally {
+      this.#injected.close();
       // Runs beside the answer.
       if (tools.session) host.waitUntil?.(tools.session.close());
     }
@@ -326,13 +327,14 @@ export class Turn {
     const isWhole = !fault && finish !== "length" && finish !== "content_filter";
     if (isWhole) round.end();
     const mayGoOn = state.rounds < this.#options.bounds.maxRounds;
+    const injected = isWhole && mayGoOn && !noAnswer ? this.#injected.take() : 0;
     const asyncCalls = mayGoOn ? roundItems(state).filter(isAsyncCall).length : 0;
     return {
       did: "generate",
       fault,
       finish,
       noAnswer,
-      calls: isWhole ? calls.pending.size + asyncCalls + Number(this.#programs.areOpen) : 0,
+      calls: isWhole ? calls.pending.size + asyncCalls + injected + Number(this.#programs.areOpen) : 0,
       waitsForClient: waitsForClient(state),
       mayAnswerWithoutTools: calls.ignored > 0 && prompt.pluginTools !== undefined,
       spentTokens: spentTokens(state) + response.tokensInRound,
@@ -358,6 +360,7 @@ export class Turn {
       if (again.length > 0) this.#prompt.change({ onlyOffered: true });
       output.beginAnswering([...again]);
     }
+    this.#injected.take();
     await this.#programs.answer();
     const isClients = waitsForClient(state);
     if (!isClients) {

@@ -174,6 +174,7 @@ const session: ToolSession = {
   resolve: (name) => (name === "roll" ? { tool: { kind: "dice" }, isOffered: true } : undefined),
   callable: () => undefined,
   run: async () => ({ output: "A 20.", failed: false }),
+  inject: () => {},
   close: async () => {},
 };
 

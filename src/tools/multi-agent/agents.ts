@@ -22,7 +22,7 @@ export interface Agent {
   /** The outputs that have come for them. */
   outputs: Item[];
   /** Resolves when its task has begun, if that was in this turn. */
-  begins?: Promise<void>;
+  begins?: Promise<void> | undefined;
   /** The turn from which it goes on with these outputs, where that may not have begun. */
   resumes?: { after: string; input: Item[] } | undefined;
 }
@@ -77,16 +77,14 @@ export function newAgent(name: string, turn: string, task: string): Agent {
   return { name, turn, status: "active", task, queued: [], calls: new Set(), outputs: [] };
 }
 
-/** Takes an agent's call for the client, or the output of one. */
-function takeCall(agents: Map<string, Agent>, item: Item, turnOf: (key: string) => string): void {
+/**
+ * Takes an agent's call for the client, or the output of one. An agent that has all its outputs is `active` again, and
+ * `resumes` has what it goes on with.
+ */
+export function takeCall(agents: Map<string, Agent>, item: Item, turnOf: (key: string) => string): void {
   const caller = agents.get(agentOf(item) ?? "");
   const call = calledId(item);
-  if (caller && call !== undefined) {
-    // Its outputs from before have been read.
-    if (caller.status !== "waiting") Object.assign(caller, { calls: new Set(), outputs: [], resumes: undefined });
-    caller.status = "waiting";
-    caller.calls.add(call);
-  }
+  if (caller && call !== undefined) noteCall(caller, call);
   const answered = answeredId(item);
   if (answered === undefined) return;
   for (const agent of agents.values()) {
@@ -97,6 +95,15 @@ function takeCall(agents: Map<string, Agent>, item: Item, turnOf: (key: string) 
     Object.assign(agent, { turn: turnOf(resumeKey(after)), status: "active", resumes: { after, input } });
     return;
   }
+}
+
+/** Notes a call of an agent, which waits for its output. */
+export function noteCall(agent: Agent, call: string): void {
+  // Its outputs from before have been read.
+  const fresh = { calls: new Set(), outputs: [], resumes: undefined, begins: undefined };
+  if (agent.status !== "waiting") Object.assign(agent, fresh);
+  agent.status = "waiting";
+  agent.calls.add(call);
 }
 
 /** The key of the task that goes on after a turn that waits for outputs. */

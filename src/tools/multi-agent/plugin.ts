@@ -3,6 +3,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import { AGENT_ACTIONS, type AgentAction, ROOT_AGENT } from "@responses-edge/responses-api/items/multi-agent";
 import {
+  calledId,
   type Item,
   isClientCall,
   type OutputItem,
@@ -15,7 +16,7 @@ import type { CalledTool, PendingCall, ToolOutcome } from "@responses-edge/turn/
 import type { AgentResult, AgentRuns } from "../../contract/agent-runs.ts";
 import { type PluginSession, type RunnablePlugin, refuseArguments, type SessionOptions, timeLeft } from "../plugin.ts";
 import { ACTIONS } from "./actions.ts";
-import { type Agent, agentsIn, argumentsOf, nameOf, newAgent, resumeKey } from "./agents.ts";
+import { type Agent, agentsIn, argumentsOf, nameOf, newAgent, noteCall, resumeKey, takeCall } from "./agents.ts";
 
 /**
  * `multi_agent` (openai 7.59 beta): the model of a request is the root of a team. It spawns sub-agents, and each task of one is a
@@ -102,6 +103,8 @@ class MultiAgentSession implements PluginSession {
   readonly #agents: Map<string, Agent>;
   readonly #most: number;
   #signal: AbortSignal | undefined;
+  /** Called when an agent goes on. */
+  readonly #onResumed = new Set<(agent: Agent) => void>();
 
   constructor(turn: SessionOptions) {
     const { request, items, output, agents: runs } = turn;
@@ -121,11 +124,32 @@ class MultiAgentSession implements PluginSession {
   /** Lets the agents go on that waited for the outputs of the input. */
   async open(signal: AbortSignal): Promise<void> {
     this.#signal = signal;
-    const resumed = [...this.#agents.values()].map(async ({ resumes }) => {
-      if (resumes) await this.#own.begin({ key: resumeKey(resumes.after), ...resumes });
-    });
-    await Promise.all(resumed);
+    await Promise.all([...this.#agents.values()].map((agent) => this.#resume(agent)));
     signal.throwIfAborted();
+  }
+
+  /** Waits until an agent's task has begun, which may go on with outputs. After a failure, the next call tries again. */
+  async #resume(agent: Agent): Promise<void> {
+    const { resumes } = agent;
+    if (resumes) agent.begins ??= this.#own.begin({ key: resumeKey(resumes.after), ...resumes });
+    try {
+      await agent.begins;
+    } catch (error) {
+      agent.begins = undefined;
+      throw error;
+    }
+  }
+
+  /** Lets an agent go on whose outputs have all come. */
+  inject(items: readonly Item[]): void {
+    const waiting = [...this.#agents.values()].filter(({ status }) => status === "waiting");
+    for (const item of items) takeCall(this.#agents, item, (key) => this.#own.turnOf(key));
+    for (const agent of waiting) {
+      if (agent.status !== "active") continue;
+      // A failure is that of the call that waits for the agent.
+      this.#resume(agent).catch(() => {});
+      for (const onResumed of this.#onResumed) onResumed(agent);
+    }
   }
 
   /** Stops the tasks of a response that was cancelled, or whose client has left. A hand-over aborts without an ApiError. */
@@ -230,7 +254,7 @@ class MultiAgentSession implements PluginSession {
 
   /**
    * Waits until a task has ended, at most for this time. If one waits for outputs of its client's functions, the
-   * response must end: then all others are waited for.
+   * response must end: then all others are waited for. Its items are shown at once where the outputs may come meanwhile.
    */
   async #wait(timeoutMs: number, signal: AbortSignal): Promise<AgentOutcome> {
     const active = [...this.#agents.values()].filter(({ status }) => status === "active");
@@ -238,27 +262,50 @@ class MultiAgentSession implements PluginSession {
     const stop = new AbortController();
     const either = AbortSignal.any([signal, stop.signal]);
     const ended: { agent: Agent; result: AgentResult }[] = [];
-    const waits = active.map(async (agent) => {
+    const told: Told[] = [];
+    let running = 0;
+    const isOver = Promise.withResolvers<void>();
+    const waitFor = async (agent: Agent) => {
+      running += 1;
+      const { turn } = agent;
       // The model may have called both at once.
-      await agent.begins;
-      ended.push({ agent, result: await this.#own.ended(agent.turn, either) });
-    });
-    for (const wait of waits) wait.catch(() => {});
+      await this.#resume(agent);
+      const result = await this.#own.ended(turn, either);
+      running -= 1;
+      if (this.#turn.show && callsIn(result).length > 0) {
+        // Another call may have shown it.
+        if (agent.turn === turn && agent.status === "active") this.#turn.show(tell(agent, result).items);
+      } else ended.push({ agent, result });
+      const isHeld = this.#waits() || ended.some((each) => callsIn(each.result).length > 0);
+      if (running === 0 || !isHeld) isOver.resolve();
+    };
+    const begin = (agent: Agent) => void waitFor(agent).catch(isOver.reject);
+    this.#onResumed.add(begin);
+    either.addEventListener("abort", () => isOver.resolve());
     const time = Math.max(1, timeLeft(this.#turn.deadline, Math.min(timeoutMs, MAX_WAIT_MS)));
     const timer = setTimeout(() => stop.abort(), time);
-    const isOver = new Promise<void>((resolve) => stop.signal.addEventListener("abort", () => resolve()));
     try {
-      await Promise.race([...waits, isOver]);
-      if (ended.some(({ result }) => callsIn(result).length > 0)) await Promise.race([Promise.all(waits), isOver]);
+      for (const agent of active) begin(agent);
+      await isOver.promise;
     } finally {
       clearTimeout(timer);
+      this.#onResumed.delete(begin);
       stop.abort();
     }
     signal.throwIfAborted();
-    const told = ended.map(({ agent, result }) => tell(agent, result));
-    const left = active.filter(({ status }) => status === "active").map(({ name }) => name);
+    for (const { agent, result } of ended) told.push(tell(agent, result));
+    for (const { name, status } of this.#agents.values()) {
+      const isTold = ended.some(({ agent }) => agent.name === name);
+      if (status === "waiting" && !isTold) told.push({ text: waitsForOutputs(name), items: [] });
+    }
+    const left = [...this.#agents.values()].filter(({ status }) => status === "active").map(({ name }) => name);
     if (left.length > 0) told.push({ text: `Still at work: ${left.join(", ")}.`, items: [] });
     return { ...said(told.map(({ text }) => text).join("\n\n")), items: told.flatMap(({ items }) => items) };
+  }
+
+  /** Tells whether an agent waits for outputs. */
+  #waits(): boolean {
+    return [...this.#agents.values()].some(({ status }) => status === "waiting");
   }
 
   #listed() {
@@ -293,14 +340,25 @@ function callsIn({ status, output }: AgentResult): OutputItem[] {
   return status === "completed" ? output.filter((item) => isClientCall(item)) : [];
 }
 
+function waitsForOutputs(name: string): string {
+  return `${name} waits for outputs of the application's functions. Wait for it again.`;
+}
+
+/** What the root is told of a task that has ended, and the items that show it. */
+interface Told {
+  text: string;
+  items: OutputItem[];
+}
+
 /** Tells the root of a task that has ended: the items of the agent, and the message of its result. */
-function tell(agent: Agent, result: AgentResult): { text: string; items: OutputItem[] } {
+function tell(agent: Agent, result: AgentResult): Told {
   const { name } = agent;
   const own = { agent: { agent_name: name } };
   const items = result.output.filter(isShown).map((item) => ({ ...item, ...own }) as OutputItem);
-  if (callsIn(result).length > 0) {
-    agent.status = "waiting";
-    return { text: `${name} waits for outputs of the application's functions. Wait for it again.`, items };
+  const calls = callsIn(result);
+  if (calls.length > 0) {
+    for (const call of calls) noteCall(agent, calledId(call as Item) ?? call.id);
+    return { text: waitsForOutputs(name), items };
   }
   agent.status = "idle";
   const text = letter("FINAL_ANSWER", { author: name, recipient: ROOT_AGENT, text: answerOf(result) });

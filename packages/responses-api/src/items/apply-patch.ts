@@ -50,13 +50,14 @@ export const applyPatchCallOutput = {
   prefix: "apco",
   kind: "output",
   input: output,
-  stored: () =>
+  output: () =>
     answered("apply_patch_call_output", {
       call_id: z.string(),
       status: z.enum(["completed", "failed"]),
       output: z.string().nullable(),
       caller: shownCaller(),
     }),
+  events: {},
   answer: ({ call_id, output: text, status }: z.output<typeof output>): ClientOutput => ({
     call_id,
     output: text || (status === "failed" ? "Failed." : "Done."),

@@ -11,6 +11,7 @@ import {
   itemStatus,
   shownCaller,
   text,
+  textOutput,
   toolOutput,
 } from "./parts.ts";
 import { COMPLETED, given, inItem, itemDelta, normal } from "./shapes.ts";
@@ -60,6 +61,8 @@ export const customToolCallOutput = {
     status: itemStatus,
     caller,
   }).transform(normal("type id caller call_id output status", {}, COMPLETED)),
+  output: () => answeredOutput("custom_tool_call_output", { output: textOutput(), caller: shownCaller() }),
   stored: () => answeredOutput("custom_tool_call_output", { output: toolOutput, caller: shownCaller() }),
+  events: {},
   answer: (item: ClientOutput) => item,
 } as const satisfies ItemType;

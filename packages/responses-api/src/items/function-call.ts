@@ -12,6 +12,7 @@ import {
   missing,
   shownCaller,
   text,
+  textOutput,
   toolOutput,
 } from "./parts.ts";
 import { COMPLETED, given, inItem, itemDelta, normal } from "./shapes.ts";
@@ -72,6 +73,8 @@ export const functionCallOutput = {
   input: answer.transform(({ call_id, name, namespace, ...output }) =>
     form({ ...output, call_id: call_id ?? "", ...(call_id == null && { name, namespace }) }),
   ),
+  output: () => answeredOutput("function_call_output", { output: textOutput(), caller: shownCaller() }),
   stored: () => answeredOutput("function_call_output", { output: toolOutput, caller: shownCaller() }),
+  events: {},
   answer: (item: ClientOutput) => item,
 } as const satisfies ItemType;

@@ -62,6 +62,7 @@ export const localShellCallOutput = {
   input: answer.transform(({ id, call_id, ...output }) =>
     form({ ...output, id: call_id == null ? undefined : id, call_id: call_id ?? id }),
   ),
-  stored: () => answeredOutput("local_shell_call_output", { output: z.string() }),
+  output: () => answeredOutput("local_shell_call_output", { output: z.string() }),
+  events: {},
   answer: (item: ClientOutput) => item,
 } as const satisfies ItemType;

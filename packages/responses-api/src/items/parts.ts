@@ -201,6 +201,11 @@ export function answeredCall<const Type extends string, Shape extends z.ZodRawSh
   return answered(type, { call_id: z.string(), ...shape, status: status(), caller: shownCaller() });
 }
 
+/** The output of a call as a turn's output may have it: only text. */
+export const textOutput = once(() =>
+  z.union([z.string(), z.array(z.object({ type: z.literal("input_text"), text: z.string() }))]),
+);
+
 /** The client's answer to a call, in the store and in answers. */
 export function answeredOutput<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {
   return answered(type, { call_id: z.string(), status: z.literal("completed"), ...shape });

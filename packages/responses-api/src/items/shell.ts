@@ -80,12 +80,13 @@ export const shellCallOutput = {
   prefix: "sho",
   kind: "output",
   input: output,
-  stored: () =>
+  output: () =>
     answeredOutput("shell_call_output", {
       output: z.array(z.object({ stdout: z.string(), stderr: z.string(), outcome })),
       max_output_length: z.int().nullable(),
       caller: shownCaller(),
     }),
+  events: {},
   answer: (item: z.output<typeof output>): ClientOutput => ({
     call_id: item.call_id,
     output: item.output.map(textOf).join("\n\n"),

@@ -1,3 +1,4 @@
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { McpToolCallError } from "openai/resources/responses/responses";
 import type { PluginTools, ToolExchange } from "./engine.ts";
 
@@ -77,6 +78,8 @@ export interface ToolSession {
    * aborted.
    */
   run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome>;
+  /** Takes outputs of a client's calls that have come while the turn runs. */
+  inject(items: readonly Item[]): void;
   /** Ends the sessions with all tool servers. Never rejects. */
   close(): Promise<void>;
 }

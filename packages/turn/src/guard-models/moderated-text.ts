@@ -1,6 +1,6 @@
 import { parseItemId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { fileText } from "@responses-edge/responses-api/items/file-text";
-import { type Item, isServerCall, partsOf } from "@responses-edge/responses-api/items/registry";
+import { answeredId, type Item, isServerCall, partsOf } from "@responses-edge/responses-api/items/registry";
 import type { Prompt } from "../contract/engine.ts";
 import type { Judged } from "./judgement.ts";
 
@@ -106,6 +106,8 @@ export class UnjudgedInput {
   #isOwnOutput(item: Item): boolean {
     const address = item.id === undefined ? undefined : parseItemId(item.id);
     const { home, turn } = this.#address;
-    return address?.side === "output" && address.home === home && address.turn === turn && !isServerCall(item);
+    if (address?.side !== "output" || address.home !== home || address.turn !== turn) return false;
+    // Results of tools are in calls of this server's, and in outputs that its client has sent meanwhile.
+    return !isServerCall(item) && (answeredId(item) === undefined || item.type === "program_output");
   }
 }

@@ -129,6 +129,7 @@ async function tell({ code, body, history = [], replays = [], input, logged, wor
       const { n } = JSON.parse(call.arguments) as { n: number };
       return n < 0 ? { output: "below zero", failed: true } : { output: String(2 * n), failed: false };
     },
+    inject: () => {},
     close: async () => {},
   };
   const turn = new Turn({
