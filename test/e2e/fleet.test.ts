@@ -177,7 +177,7 @@ describe("affinity", () => {
       fleet.clear();
       const response = await fleet.post({ model: "simulator", input: "Hello!", stream });
       await response.text();
-      expect(fleet.servers()).toEqual([response.headers.get("x-upstream")]);
+      expect([response.status, fleet.servers()]).toEqual([200, [response.headers.get("x-upstream")]]);
     }
   });
 });
