@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { unlessAborted } from "@responses-edge/outgoing-fetch/guarded";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { BYTES_PER_TOKEN, estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
@@ -66,7 +67,7 @@ export function agentRuns(owner: AgentOwner, host: AgentHost): AgentRuns {
       for (;;) {
         try {
           const finished = homes.ask(spec.home, null, (home) => home.finished(turn));
-          return resultOf(await untilAborted(finished, signal));
+          return resultOf(await unlessAborted(finished, signal));
         } catch (error) {
           signal.throwIfAborted();
           if (error instanceof ApiError) throw error;
@@ -180,17 +181,4 @@ function resultOf(finished: { response: { head: string; output: string } } | nul
   const { head, output } = finished.response;
   const { status, error } = JSON.parse(head) as { status: string; error: { message: string } | null };
   return { status, error: error?.message, output: JSON.parse(output) as OutputItem[] };
-}
-
-async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = () => aborted.reject(signal.reason);
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([promise, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-    promise.catch(() => {});
-  }
 }
