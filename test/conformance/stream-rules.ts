@@ -34,6 +34,7 @@ const CALL_TYPES: ReadonlySet<string> = new Set([
   "apply_patch_call",
   "mcp_call",
   "web_search_call",
+  "file_search_call",
   "code_interpreter_call",
 ]);
 
@@ -240,7 +241,9 @@ function writtenAt({ added, events }: Trace["items"][number]): number {
   if (written !== undefined)
     return events.find(({ event }) => event.type === written)?.position ?? Number.POSITIVE_INFINITY;
   // A search is added only when it is complete.
-  return ["web_search_call", "multi_agent_call"].includes(added.type) ? -1 : Number.POSITIVE_INFINITY;
+  return ["web_search_call", "file_search_call", "multi_agent_call"].includes(added.type)
+    ? -1
+    : Number.POSITIVE_INFINITY;
 }
 
 /** Check 8: the server's work begins with `in_progress` and ends with one outcome, which is also the item's status. */

@@ -3,12 +3,11 @@ import { agentOf } from "@responses-edge/responses-api/items/multi-agent";
 import type { Response, ResponseInputItem, ResponseOutputItem, Tool } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { serveSimulator } from "../../dev/simulator/serve.ts";
-import { startWorkerd } from "../workerd/process.ts";
 import { expectError } from "./expectations.ts";
 import { GPT_OSS } from "./harmony-support.ts";
+import { CHAT, MODELS, type ProgramGateway, program, startPrograms, writing } from "./program-support.ts";
 import { SocketClient } from "./socket-support.ts";
-import { DATE, eventually, type Gateway, gatewayAt, joinGateway } from "./support.ts";
+import { eventually, joinGateway } from "./support.ts";
 import {
   ask,
   generations,
@@ -21,11 +20,11 @@ import {
   typesIn,
   WAYS,
 } from "./tool-support.ts";
-import { ended, unique } from "./turns.ts";
+import { ended } from "./turns.ts";
 
 /** Programs of models: `programmatic_tool_calling`. */
 
-let gateway: Awaited<ReturnType<typeof startPrograms>>;
+let gateway: ProgramGateway;
 let server: ToolServer;
 /** Ends the call of `wait`, once it was made. */
 let release: (() => void) | undefined;
@@ -40,28 +39,13 @@ beforeAll(async () => {
       run: ({ n }) => (n === 1 ? "1" : new Promise<string>((resolve) => (release = () => resolve("2")))),
     },
   });
-  gateway = await startPrograms();
+  // A request seldom reaches the worker that has run the last step of its program.
+  gateway = await startPrograms({ MCP_SERVERS: server.url, WORKERS: "3" });
 });
 afterAll(async () => {
   await gateway.close();
   await server.close();
 });
-
-/** Three workers: a request seldom reaches the one that has run the last step of its program. */
-async function startPrograms(): Promise<Gateway & { restart: () => Promise<void> }> {
-  const vllm = await serveSimulator();
-  const variables = {
-    VLLM_BASE_URL: `${vllm.url}/v1`,
-    ALLOW_ANONYMOUS: "true",
-    HARMONY_START_DATE: DATE,
-    WORKERS: "3",
-  };
-  const worker = await startWorkerd({ ...variables, MCP_SERVERS: server.url }, { through: "serve" });
-  return { ...gatewayAt(worker, vllm), restart: worker.restart };
-}
-
-const CHAT = "tiny-qwen3";
-const MODELS = [CHAT, "tiny-gpt-oss"];
 
 const lookUp: Tool = {
   type: "function",
@@ -77,18 +61,7 @@ const lookUp: Tool = {
   output_schema: { type: "object", properties: { value: { type: "integer" } }, required: ["value"] },
   allowed_callers: ["programmatic"],
 };
-const program: Tool = { type: "programmatic_tool_calling" };
 const adding = () => mcp(server, { allowed_callers: ["programmatic"] });
-
-/** The input that makes a model write a program. */
-function writing(model: string, code: string): string {
-  const args = JSON.stringify({ code });
-  const script =
-    model === CHAT
-      ? `‹think›\nhm\n‹/think›\n\n‹tool_call›\n{"name": "programmatic_tool_calling", "arguments": ${args}}\n‹/tool_call›‹|im_end|›`
-      : `‹|channel|›commentary to=functions.programmatic_tool_calling ‹|constrain|›json‹|message|›${args}‹|call|›`;
-  return unique(`SCRIPT[[${script}]]`);
-}
 
 function outputOf(call_id: string, value: number): ResponseInputItem {
   return { type: "function_call_output", call_id, output: JSON.stringify({ value }) };

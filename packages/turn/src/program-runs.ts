@@ -226,8 +226,11 @@ export class ProgramRuns {
     const waits = calls.some((call) => !isNew(call));
     if (fresh.length === 0) return waits ? { hosted: [] } : { fault: "The program waits for nothing." };
     const found = fresh.map((call) => ({ call, client: this.#clientTool(call.name) }));
+    let { left } = hostedCalls;
     for (const { call, client } of found) {
-      const fault = this.#faultOf(call, client);
+      // An item that a crash has cut off is counted already.
+      if (!client && !record.calls.has(call.sequence)) left -= 1;
+      const fault = this.#faultOf(call, client, left);
       if (fault !== undefined) return { fault: `Error: tools.${call.name} cannot be called: ${fault}` };
     }
     const hosted: PendingCall[] = [];
@@ -251,13 +254,12 @@ export class ProgramRuns {
     return size.isFull ? { fault: "Error: the response cannot hold more calls." } : { hosted };
   }
 
-  /** Why a call cannot be made, in words for the model. */
-  #faultOf(call: StepCall, client: ClientTool | undefined): string | undefined {
+  /** Why a call cannot be made, in words for the model. `left`: the calls that the turn may make after this one. */
+  #faultOf(call: StepCall, client: ClientTool | undefined, left: number): string | undefined {
     if (client) return faultOf(client, textOf(call, client));
     const { session } = this.#options.tools;
-    const { calls } = this.#output;
     if (!session?.callable(call.name)) return "there is no tool of this name.";
-    if (calls.left <= 0) return "this response may make no more calls ('max_tool_calls').";
+    if (left < 0) return "this response may make no more calls ('max_tool_calls').";
     return this.#options.host.clock() >= session.deadline ? "the tools of this response have no time left." : undefined;
   }
 
