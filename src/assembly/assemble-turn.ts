@@ -23,7 +23,7 @@ import type { Steering } from "@responses-edge/turn/steering";
 import { truncateToFit } from "@responses-edge/turn/truncation";
 import { Turn } from "@responses-edge/turn/turn";
 import type { Config, ToolConfig } from "../config/index.ts";
-import type { AgentRuns } from "../contract/agent-runs.ts";
+import type { AgentIdentity, AgentRuns } from "../contract/agent-runs.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
@@ -55,6 +55,8 @@ export interface TurnSpec extends TurnAddress {
   givenFiles?: readonly GivenFile[];
   /** As in `Asked`. */
   givenOutput?: { item: string; output: string };
+  /** The agent whose task it is, in a response of another one. */
+  agent?: AgentIdentity;
   /** Unix milliseconds. */
   createdAt: number;
 }
@@ -111,7 +113,15 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const moderated = config.guard && moderationOf({ ...spec, request, history: past.history, output }, config);
   const engine = modelAccess.engineFor(spec, model, host);
   return new Turn({
-    asked: { request, address: spec, model, cacheSalt, givenOutput: spec.givenOutput, createdAt },
+    asked: {
+      request,
+      address: spec,
+      model,
+      cacheSalt,
+      givenOutput: spec.givenOutput,
+      isTask: spec.agent !== undefined,
+      createdAt,
+    },
     past,
     model: {
       engine: moderated?.engine(engine) ?? engine,
@@ -278,7 +288,7 @@ function toolsOf(
     steering,
   }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores" | "containerFiles" | "agents" | "steering">,
 ): JoinedSession | undefined {
-  const { home, turn, tenant, request, givenFiles = [] } = spec;
+  const { home, turn, tenant, request, agent, givenFiles = [] } = spec;
   const items = [...known, ...input];
   const hasOnlyText = isText === true && !logged;
   // Text loads no tools.
@@ -300,6 +310,7 @@ function toolsOf(
     searchStores,
     images: config.tools.images && imageMaker(config),
     home,
+    agent,
     agents: request.multi_agent?.enabled ? agents?.(spec) : undefined,
     show: steering && ((shown) => steering.show(shown)),
     containerFiles,

@@ -16,7 +16,7 @@ import type {
   UnlistedServer,
 } from "@responses-edge/turn/contract/tool-session";
 import type { ToolConfig } from "../config/index.ts";
-import type { AgentRuns } from "../contract/agent-runs.ts";
+import type { AgentIdentity, AgentRuns } from "../contract/agent-runs.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 
@@ -59,6 +59,8 @@ export interface SessionRequest {
   images: ImageMaker | undefined;
   /** The key of the turn's home. */
   home: string;
+  /** The agent whose task the turn is; undefined for the root. */
+  agent: AgentIdentity | undefined;
   /** Runs the tasks of sub-agents; undefined if the request has none. */
   agents: AgentRuns | undefined;
   /** Shows items before their call has ended, for clients that may answer them; undefined in a turn that takes no outputs. */

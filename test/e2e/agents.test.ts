@@ -1,92 +1,37 @@
 import type { BetaResponse, BetaResponseStreamEvent } from "openai/resources/beta/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Asked, call, fault, MODEL, type ScriptedGateway, startScripted, stream } from "./scripted-vllm.ts";
-import { chatMessages } from "./tool-support.ts";
+import {
+  askTeam,
+  endedTeam,
+  FIELDS,
+  outputsOf,
+  play,
+  promptsOf,
+  shortly,
+  spawn,
+  type Team,
+  tasksIn,
+  textOf,
+  wait,
+} from "./agent-support.ts";
+import { type ScriptedGateway, startScripted } from "./scripted-vllm.ts";
+import { chatMessages, mcp, startTools, type ToolServer } from "./tool-support.ts";
 import { pause } from "./turns.ts";
 
 /** Hosted agents: the model of a request spawns others, whose tasks are responses of their own. */
 
 let gateway: ScriptedGateway;
+let server: ToolServer;
 beforeAll(async () => {
-  gateway = await startScripted();
+  server = await startTools({ add: { run: () => "3" } });
+  gateway = await startScripted({ MCP_SERVERS: server.url });
 });
-afterAll(() => gateway.close());
+afterAll(async () => {
+  await gateway.close();
+  await server.close();
+});
 
-type Step = { says: string } | { calls: [name: string, args: object][] };
-
-/** Every model's answer, by who asks (`/root`, or an agent's name) and how often it has asked before in this turn. */
-type Team = Record<string, Step[]>;
-
-/** The agent of a prompt, and the number of its rounds so far. */
-function askerOf(body: Asked): { name: string; round: number } {
-  const messages = chatMessages(body);
-  const last = messages.findLastIndex(({ role }) => role === "user");
-  const text = String(messages[last]?.content ?? "");
-  const name = /^You are (\/root\/\w+),/.exec(text)?.[1] ?? "/root";
-  return { name, round: messages.slice(last).filter(({ role }) => role === "assistant").length };
-}
-
-function play(team: Team): void {
-  gateway.replies((body: Asked) => {
-    const { name, round } = askerOf(body);
-    const step = team[name]?.[round];
-    if (!step) return stream([{ content: `Nothing left for ${name}.` }], "stop");
-    if ("says" in step) return stream([{ content: step.says }], "stop");
-    const calls = step.calls.flatMap(([tool, args], index) => call(index, tool, JSON.stringify(args)));
-    return stream(calls, "tool_calls");
-  });
-}
-
-const spawn = (task_name: string, message = "Look.", more = {}): [string, object] => [
-  "spawn_agent",
-  { task_name, message, ...more },
-];
-const wait: [string, object] = ["wait_agent", {}];
-const multi_agent = { enabled: true };
-const betas: ["responses_multi_agent=v1"] = ["responses_multi_agent=v1"];
-
-function ask(body: object): Promise<BetaResponse> {
-  return gateway.openai.beta.responses.create({
-    model: MODEL,
-    input: "Compare.",
-    multi_agent,
-    betas,
-    ...body,
-  } as never);
-}
-
-type Output = BetaResponse["output"];
-
-/** Short forms of items: `/root spawn_agent`, `/root/a message: Fine.`. */
-function shortly(output: Output): string[] {
-  return output.map((item) => {
-    const agent = "agent" in item ? item.agent?.agent_name : undefined;
-    if (item.type === "multi_agent_call") return `${agent} ${item.action}`;
-    if (item.type === "multi_agent_call_output") return `${agent} output of ${item.action}`;
-    if (item.type === "agent_message") return `${agent} reads ${item.author}`;
-    if (item.type === "function_call") return `${agent} calls ${item.name}`;
-    return `${agent} ${item.type}: ${item.type === "message" ? textOf(item.content) : ""}`;
-  });
-}
-
-function textOf(content: readonly { type: string }[]): string {
-  return content.map((part) => ("text" in part ? part.text : "")).join("");
-}
-
-/** The texts of the outputs of an action, in order. */
-function outputsOf(output: Output, action: string): string[] {
-  return output.flatMap((item) =>
-    item.type === "multi_agent_call_output" && item.action === action ? [textOf(item.output)] : [],
-  );
-}
-
-/** The responses of the tasks, in order. */
-function tasksIn(output: Output): string[] {
-  return output.flatMap((item) => {
-    const { response_id } = item as { response_id?: string };
-    return response_id === undefined ? [] : [response_id];
-  });
-}
+const ask = (body: object) => askTeam(gateway, body);
 
 const PAIR: Team = {
   "/root": [
@@ -103,12 +48,9 @@ describe("a response with agents", () => {
   it.each(["json", "background"])(
     "has the calls of its root, the items of its agents, and their messages (%s)",
     async (way) => {
-      play(PAIR);
-      let response = await ask({ background: way === "background" });
-      while (response.status === "queued" || response.status === "in_progress") {
-        await pause(10);
-        response = await gateway.openai.beta.responses.retrieve(response.id);
-      }
+      play(gateway, PAIR);
+      const begun = await ask({ background: way === "background" });
+      const response = await endedTeam(gateway, begun.id);
       expect(response.status).toBe("completed");
       const [first, second, third, fourth, ...rest] = shortly(response.output);
       expect([first, second, third, fourth]).toEqual([
@@ -134,14 +76,13 @@ describe("a response with agents", () => {
   );
 
   it("shows each model its own prompt only", async () => {
-    play(PAIR);
+    play(gateway, PAIR);
     const first = await ask({});
-    const prompts = gateway.asked.map((body) => JSON.stringify(body.messages));
-    const ofA = prompts.filter((prompt) => prompt.includes("You are /root/a,"));
+    const ofA = promptsOf(gateway, "/root/a").map((messages) => JSON.stringify(messages));
     expect(ofA).toHaveLength(1);
     expect(ofA[0]).toContain("Payload:\\nLook at A.");
     expect(ofA[0]).not.toContain("Compare.");
-    play({ "/root": [{ says: "As I said." }] });
+    play(gateway, { "/root": [{ says: "As I said." }] });
     await ask({ previous_response_id: first.id, input: "Again?" });
     const messages = chatMessages(gateway.asked[0]);
     expect(messages.filter(({ role, content }) => role === "assistant" && content !== undefined)).toHaveLength(1);
@@ -149,9 +90,9 @@ describe("a response with agents", () => {
   });
 
   it("streams events that name their agent", async () => {
-    play(PAIR);
+    play(gateway, PAIR);
     const stream = await gateway.openai.beta.responses.create({
-      ...{ model: MODEL, input: "Compare.", multi_agent, betas },
+      ...FIELDS,
       stream: true,
     });
     const events: BetaResponseStreamEvent[] = await Array.fromAsync(stream);
@@ -177,7 +118,7 @@ describe("a function that an agent calls", () => {
   };
 
   it("ends the response when the others have ended, and the agent goes on with its output", async () => {
-    play(team);
+    play(gateway, team);
     const called = await ask({ tools });
     expect(called.status).toBe("completed");
     expect(shortly(called.output)).toContain("/root/a calls weather");
@@ -186,7 +127,10 @@ describe("a function that an agent calls", () => {
     expect(calls).toMatchObject([{ name: "weather", agent: { agent_name: "/root/a" } }]);
     const output = { type: "function_call_output", call_id: calls[0]?.call_id, output: "sunny" };
     // The root's turn goes on with its third round.
-    play({ ...team, "/root": [{ calls: [] }, { calls: [] }, { calls: [wait] }, { says: "Sunny, all agree." }] });
+    play(gateway, {
+      ...team,
+      "/root": [{ calls: [] }, { calls: [] }, { calls: [wait] }, { says: "Sunny, all agree." }],
+    });
     const answered = await ask({ tools, previous_response_id: called.id, input: [output] });
     expect(shortly(answered.output)).toEqual([
       "/root wait_agent",
@@ -195,22 +139,130 @@ describe("a function that an agent calls", () => {
       "/root reads /root/a",
       "/root message: Sunny, all agree.",
     ]);
-    const ofA = gateway.asked.filter((body) => JSON.stringify(body.messages).includes("You are /root/a,"));
-    expect(chatMessages(ofA.at(-1)).at(-1)).toMatchObject({ role: "tool", content: "sunny" });
+    expect(promptsOf(gateway, "/root/a").at(-1)?.at(-1)).toMatchObject({ role: "tool", content: "sunny" });
     expect(JSON.stringify(gateway.asked.at(-1)?.messages)).not.toContain('"name":"weather"');
   });
 
   it("needs its output in the next request", async () => {
-    play(team);
+    play(gateway, team);
     const called = await ask({ tools });
     const next = ask({ tools, previous_response_id: called.id, input: "Never mind." });
     await expect(next).rejects.toMatchObject({ status: 400, message: /No tool output found for function call/ });
   });
 });
 
+describe("an MCP call of an agent that needs an approval", () => {
+  const docs = () => [mcp(server, { require_approval: "always" })];
+  const team: Team = {
+    "/root": [{ calls: [spawn("a"), spawn("b")] }, { calls: [wait] }, { calls: [wait] }, { says: "Done." }],
+    "/root/a": [{ calls: [["docs__add", {}]] }, { says: "It is three." }],
+    "/root/b": [{ says: "B is fine." }],
+  };
+
+  /** A response that ends with the request of `/root/a`, in a process that knows it only from its store. */
+  async function asked(): Promise<{ id: string; request: string }> {
+    play(gateway, team);
+    const response = await ask({ tools: docs() });
+    expect(response.status).toBe("completed");
+    expect(shortly(response.output)).toContain("/root/b message: B is fine.");
+    const requests = response.output.flatMap((item) => (item.type === "mcp_approval_request" ? [item] : []));
+    expect(requests).toMatchObject([{ name: "add", server_label: "docs", agent: { agent_name: "/root/a" } }]);
+    await gateway.worker.kill();
+    await gateway.worker.restart();
+    // The root's turn goes on with its third round.
+    play(gateway, { ...team, "/root": [{ says: "" }, { says: "" }, { calls: [wait] }, { says: "Done." }] });
+    return { id: response.id, request: requests[0]?.id ?? "" };
+  }
+
+  it.each([true, false])("ends the response, and goes on when the client has answered it (%s)", async (approve) => {
+    const { id, request } = await asked();
+    const calls = server.calls.length;
+    const input = [{ type: "mcp_approval_response", approval_request_id: request, approve }];
+    const response = await ask({ tools: docs(), previous_response_id: id, input });
+    expect(server.calls.length).toBe(calls + Number(approve));
+    expect(shortly(response.output)).toEqual([
+      ...["/root wait_agent", "/root output of wait_agent"],
+      ...(approve ? ["/root/a mcp_call: "] : []),
+      ...["/root/a message: It is three.", "/root reads /root/a", "/root message: Done."],
+    ]);
+    const read = promptsOf(gateway, "/root/a").at(-1)?.at(-1);
+    expect(read).toMatchObject({ role: "tool", content: approve ? "3" : expect.stringContaining("did not approve") });
+    expect(JSON.stringify(promptsOf(gateway, "/root"))).not.toContain("did not approve");
+  });
+
+  it("is refused by a next request that has no answer to it", async () => {
+    const { id } = await asked();
+    play(gateway, { ...team, "/root": [{ calls: [wait] }, { says: "Done." }] });
+    const response = await ask({ tools: docs(), previous_response_id: id, input: "Never mind." });
+    expect(shortly(response.output)).toContain("/root/a message: It is three.");
+    expect(promptsOf(gateway, "/root/a").at(-1)?.at(-1)?.content).toContain("did not approve");
+  });
+});
+
+describe("an agent of an agent", () => {
+  it("works for it alone, and the whole team counts in `max_concurrent_subagents`", async () => {
+    const { promise: when, resolve } = Promise.withResolvers<void>();
+    play(gateway, {
+      "/root": [{ calls: [spawn("a")] }, { calls: [wait] }, { says: "Done." }],
+      "/root/a": [{ calls: [spawn("a"), spawn("a2")] }, { calls: [wait] }, { says: "Both." }],
+      "/root/a/a": [{ says: "Deep down.", when }],
+      "/root/a/a2": [{ says: "Deep down.", when }],
+    });
+    const asked = ask({ multi_agent: { enabled: true, max_concurrent_subagents: 2 } });
+    while (promptsOf(gateway, "/root/a").length < 2) await pause(5);
+    resolve();
+    const response = await asked;
+    const { output } = response;
+    expect(outputsOf(output, "spawn_agent")).toContainEqual(expect.stringMatching(/^Error: 2 agents are at work/));
+    expect(shortly(output).map((line) => line.replace("a2", "a"))).toEqual([
+      ...["/root spawn_agent", "/root output of spawn_agent", "/root wait_agent", "/root output of wait_agent"],
+      ...["/root/a spawn_agent", "/root/a spawn_agent"],
+      ...["/root/a output of spawn_agent", "/root/a output of spawn_agent"],
+      ...["/root/a wait_agent", "/root/a output of wait_agent"],
+      ...["/root/a/a message: Deep down.", "/root/a reads /root/a/a", "/root/a message: Both."],
+      ...["/root reads /root/a", "/root message: Done."],
+    ]);
+    // The root reads what its own agent says, and no more.
+    expect(JSON.stringify(promptsOf(gateway, "/root"))).not.toContain("Deep down.");
+    const tree = await gateway.fetch(`${gateway.url}/v1/responses/${response.id}/tree`);
+    expect(((await tree.json()) as { data: object[] }).data).toHaveLength(3);
+  });
+
+  it("calls a function, whose output reaches it, also after a kill", async () => {
+    const team: Team = {
+      "/root": [{ calls: [spawn("a")] }, { calls: [wait] }, { calls: [wait] }, { says: "Sunny, all agree." }],
+      "/root/a": [{ calls: [spawn("b")] }, { calls: [wait] }, { calls: [wait] }, { says: "B says so." }],
+      "/root/a/b": [{ calls: [["weather", {}]] }, { says: "It is sunny." }],
+    };
+    play(gateway, team);
+    const called = await ask({ tools });
+    expect(shortly(called.output)).toContain("/root/a/b calls weather");
+    const [call_id] = called.output.flatMap((item) => (item.type === "function_call" ? [item.call_id] : []));
+    await gateway.worker.kill();
+    await gateway.worker.restart();
+    const output = { type: "function_call_output", call_id, output: "sunny" };
+    const answered = await ask({ tools, previous_response_id: called.id, input: [output] });
+    expect(shortly(answered.output)).toEqual([
+      ...["/root wait_agent", "/root output of wait_agent"],
+      ...["/root/a wait_agent", "/root/a output of wait_agent"],
+      ...["/root/a/b message: It is sunny.", "/root/a reads /root/a/b", "/root/a message: B says so."],
+      ...["/root reads /root/a", "/root message: Sunny, all agree."],
+    ]);
+    expect(promptsOf(gateway, "/root/a/b").at(-1)?.at(-1)).toMatchObject({ role: "tool", content: "sunny" });
+    // A task's response goes on as any other.
+    const next = await ask({
+      multi_agent: null,
+      previous_response_id: tasksIn(called.output)[0],
+      tools,
+      input: [output],
+    });
+    expect(next.status).toBe("completed");
+  });
+});
+
 describe("the root", () => {
   it("gives an agent further tasks, with the messages that were sent to it", async () => {
-    play({
+    play(gateway, {
       "/root": [
         { calls: [spawn("a", "First.")] },
         { calls: [wait] },
@@ -232,19 +284,20 @@ describe("the root", () => {
     expect(JSON.parse(outputsOf(response.output, "list_agents")[0] ?? "")).toContainEqual({
       ...{ agent_name: "/root/a", agent_status: "active", last_task_message: "Second." },
     });
-    const ofA = gateway.asked.filter((body) => JSON.stringify(body.messages).includes("You are /root/a,"));
-    const messages = chatMessages(ofA.at(-1));
-    expect(messages.map(({ role }) => role)).toEqual(["user", "assistant", "user"]);
-    expect(messages.at(-1)?.content).toMatch(/By the way\.\n\nSecond\.$/);
+    const messages = promptsOf(gateway, "/root/a").at(-1);
+    expect(messages?.map(({ role }) => role)).toEqual(["user", "assistant", "user"]);
+    expect(messages?.at(-1)?.content).toMatch(/By the way\.\n\nSecond\.$/);
   });
 
   it("forks its conversation for an agent, where it says so", async () => {
-    play({ "/root": [{ says: "Hi." }] });
+    play(gateway, { "/root": [{ says: "Hi." }] });
     const hello = await ask({ input: "My name is Ada." });
-    play({ "/root": [{ calls: [spawn("a", "Greet.", { fork_turns: "all" })] }, { calls: [wait] }, { says: "Done." }] });
+    play(gateway, {
+      "/root": [{ calls: [spawn("a", "Greet.", { fork_turns: "all" })] }, { calls: [wait] }, { says: "Done." }],
+    });
     await ask({ previous_response_id: hello.id, input: "Compare." });
-    const ofA = gateway.asked.find((body) => JSON.stringify(body.messages).includes("You are /root/a,"));
-    expect(chatMessages(ofA).map(({ content }) => String(content).split("\n")[0])).toEqual([
+    const [ofA = []] = promptsOf(gateway, "/root/a");
+    expect(ofA.map(({ content }) => String(content).split("\n")[0])).toEqual([
       "My name is Ada.",
       "Hi.",
       "Compare.",
@@ -253,7 +306,7 @@ describe("the root", () => {
   });
 
   it("has at most `max_concurrent_subagents` at work, and hears of its own mistakes", async () => {
-    play({
+    play(gateway, {
       "/root": [
         { calls: [spawn("a")] },
         { calls: [spawn("b"), spawn("A!"), ["followup_task", { target: "c", message: "?" }]] },
@@ -279,13 +332,9 @@ describe("the root", () => {
   });
 
   it("hears of a task that has failed", async () => {
-    gateway.replies((body) => {
-      const { name, round } = askerOf(body);
-      if (name !== "/root") return { status: 400, body: fault(400, "No such thing.") };
-      const calls = [[spawn("a")], [wait]][round]?.flatMap(([tool, args], index) =>
-        call(index, tool, JSON.stringify(args)),
-      );
-      return calls ? stream(calls, "tool_calls") : stream([{ content: "A has failed." }], "stop");
+    play(gateway, {
+      "/root": [{ calls: [spawn("a")] }, { calls: [wait] }, { says: "A has failed." }],
+      "/root/a": [{ fails: "No such thing." }],
     });
     const response = await ask({});
     expect(outputsOf(response.output, "wait_agent")[0]).toMatch(
@@ -297,22 +346,15 @@ describe("the root", () => {
 
 it("a response that is cancelled stops its tasks", async () => {
   const held = Promise.withResolvers<void>();
-  gateway.replies((body) => {
-    const { name, round } = askerOf(body);
-    const { events } = stream([{ content: "A " }, { content: "works." }], "stop");
-    if (name !== "/root") return { events: stalled(events, held.promise) };
-    const [tool, args] = round === 0 ? spawn("a") : wait;
-    return stream(call(0, tool, JSON.stringify(args)), "tool_calls");
+  play(gateway, {
+    "/root": [{ calls: [spawn("a")] }, { calls: [wait] }],
+    "/root/a": [{ says: "A works.", when: held.promise }],
   });
   const { id } = await ask({ background: true });
   while (gateway.asked.length < 3) await pause(10);
   const cancelled = await gateway.openai.responses.cancel(id);
   const [task = ""] = tasksIn((cancelled as unknown as BetaResponse).output);
-  let { status } = await gateway.openai.responses.retrieve(task);
-  while (status === "in_progress") {
-    await pause(10);
-    ({ status } = await gateway.openai.responses.retrieve(task));
-  }
+  const { status } = await endedTeam(gateway, task);
   held.resolve();
   expect([cancelled.status, status]).toEqual(["cancelled", "cancelled"]);
 });
@@ -329,33 +371,17 @@ describe("a request with agents", () => {
 
 it("a run that is killed while an agent works goes on, and no task is begun twice", async () => {
   const held = Promise.withResolvers<void>();
-  let isHeld = false;
-  gateway.replies((body) => {
-    const { name, round } = askerOf(body);
-    if (name === "/root") {
-      const calls = [[spawn("a"), spawn("b")], [wait], [wait]][round];
-      if (!calls) return stream([{ content: "Done." }], "stop");
-      return stream(
-        calls.flatMap(([tool, args], index) => call(index, tool, JSON.stringify(args))),
-        "tool_calls",
-      );
-    }
-    if (name === "/root/b") return stream([{ content: "B." }], "stop");
-    const { events } = stream([{ content: "A " }, { content: "works." }], "stop");
-    if (isHeld) return { events };
-    isHeld = true;
-    return { events: stalled(events, held.promise) };
+  play(gateway, {
+    "/root": [{ calls: [spawn("a"), spawn("b")] }, { calls: [wait] }, { calls: [wait] }, { says: "Done." }],
+    "/root/a": [{ says: "A works.", when: held.promise }],
+    "/root/b": [{ says: "B." }],
   });
   const { id } = await ask({ background: true });
-  while (!isHeld || gateway.asked.length < 4) await pause(10);
+  while (gateway.asked.length < 4) await pause(10);
   await gateway.worker.kill();
   held.resolve();
   await gateway.worker.restart();
-  let response = await gateway.openai.beta.responses.retrieve(id);
-  while (response.status === "in_progress") {
-    await pause(20);
-    response = await gateway.openai.beta.responses.retrieve(id);
-  }
+  const response = await endedTeam(gateway, id);
   expect(response.status).toBe("completed");
   expect(tasksIn(response.output)).toHaveLength(2);
   const said = shortly(response.output);
@@ -370,12 +396,3 @@ it("a run that is killed while an agent works goes on, and no task is begun twic
   const tree = await gateway.fetch(`${gateway.url}/v1/responses/${id}/tree`);
   expect(((await tree.json()) as { data: object[] }).data).toHaveLength(3);
 });
-
-async function* stalled(events: Iterable<object>, until: Promise<void>): AsyncGenerator<object> {
-  let count = 0;
-  for (const event of events) {
-    count += 1;
-    if (count === 3) await until;
-    yield event;
-  }
-}

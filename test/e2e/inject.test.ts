@@ -1,6 +1,7 @@
 import type { BetaResponseInjectFailedEvent } from "openai/resources/beta/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Asked, call, MODEL, type ScriptedGateway, startScripted, stream } from "./scripted-vllm.ts";
+import { held, play, promptsOf, spawn, type Team, wait } from "./agent-support.ts";
+import { call, MODEL, type ScriptedGateway, startScripted, stream } from "./scripted-vllm.ts";
 import { SocketClient, type SocketEvent, type SocketTurn } from "./socket-support.ts";
 import { chatMessages } from "./tool-support.ts";
 
@@ -57,38 +58,17 @@ function isNumbered({ events }: SocketTurn): void {
   expect(events.map(({ sequence_number }) => sequence_number)).toEqual(events.map((_, index) => index));
 }
 
-async function* held(events: Iterable<object>, until: Promise<void>): AsyncGenerator<object> {
-  for (const [index, event] of [...events].entries()) {
-    if (index === 2) await until;
-    yield event;
-  }
-}
-
 describe("outputs of an agent's calls", () => {
   /** `/root/a` calls a function; `/root/b` works until it is released. */
-  function play(released: Promise<void>): void {
-    const spawn = (task_name: string) => JSON.stringify({ task_name, message: "Look." });
-    gateway.replies((body: Asked) => {
-      const messages = chatMessages(body);
-      const from = messages.findLastIndex(({ role }) => role === "user");
-      const name = /^You are (\/root\/\w+),/.exec(String(messages[from]?.content))?.[1] ?? "/root";
-      const round = messages.slice(from).filter(({ role }) => role === "assistant").length;
-      if (name === "/root/a") {
-        return round < 2 ? stream(call(0, "weather", "{}"), "tool_calls") : stream([{ content: "Sunny." }], "stop");
-      }
-      if (name === "/root/b")
-        return { events: held(stream([{ content: "B " }, { content: "ok." }], "stop").events, released) };
-      if (round === 0)
-        return stream([...call(0, "spawn_agent", spawn("a")), ...call(1, "spawn_agent", spawn("b"))], "tool_calls");
-      return round < 3
-        ? stream(call(0, "wait_agent", "{}"), "tool_calls")
-        : stream([{ content: "All agree." }], "stop");
-    });
-  }
+  const team = (released: Promise<void>): Team => ({
+    "/root": [{ calls: [spawn("a"), spawn("b")] }, { calls: [wait] }, { calls: [wait] }, { says: "All agree." }],
+    "/root/a": [{ calls: [["weather", {}]] }, { calls: [["weather", {}]] }, { says: "Sunny." }],
+    "/root/b": [{ says: "B ok.", when: released }],
+  });
 
   it("resume the agent while others work, and the response goes on", async () => {
     const b = Promise.withResolvers<void>();
-    play(b.promise);
+    play(gateway, team(b.promise));
     await connected(async (socket) => {
       const fields = { model: MODEL, input: "Compare.", tools: [weather], multi_agent: { enabled: true }, store: true };
       socket.create(fields);
@@ -128,8 +108,7 @@ describe("outputs of an agent's calls", () => {
         (event) => !failures([event]).some(({ response_id }) => response_id !== id),
       );
       isNumbered({ ...turn, events: own_events });
-      const ofA = gateway.asked.filter((body) => JSON.stringify(body.messages).includes("You are /root/a,"));
-      expect(chatMessages(ofA.at(-1)).at(-1)).toMatchObject({ role: "tool", content: "still sunny" });
+      expect(promptsOf(gateway, "/root/a").at(-1)?.at(-1)).toMatchObject({ role: "tool", content: "still sunny" });
       inject(socket, id, own);
       const [late] = failures(await socket.reached(({ type }) => type === "response.inject.failed"));
       expect(late).toMatchObject({ response_id: id, input: [own], error: { code: "response_already_completed" } });
@@ -145,7 +124,7 @@ describe("outputs of an agent's calls", () => {
   });
 
   it("end the response without them, and come with the next one", async () => {
-    play(Promise.resolve());
+    play(gateway, team(Promise.resolve()));
     await connected(async (socket) => {
       const fields = { model: MODEL, tools: [weather], multi_agent: { enabled: true }, store: true };
       const turn = await socket.turn({ ...fields, input: "Compare." });

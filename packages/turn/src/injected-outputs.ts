@@ -1,11 +1,12 @@
 import { invalidRequest } from "@responses-edge/responses-api/errors";
-import { agentOf, ROOT_AGENT } from "@responses-edge/responses-api/items/multi-agent";
+import { isOfOtherAgent } from "@responses-edge/responses-api/items/multi-agent";
 import {
   answeredId,
   calledId,
   type Item,
   isAsyncCall,
   type OutputItem,
+  shownAgain,
 } from "@responses-edge/responses-api/items/registry";
 import type { TurnOptions } from "./options.ts";
 import { FRAME_LENGTH } from "./output-events.ts";
@@ -37,7 +38,7 @@ export class InjectedOutputs implements SteeredTurn {
   show(items: readonly OutputItem[]): void {
     const { writer, size } = this.#output;
     for (const item of items) {
-      const whole = { ...item, id: writer.newItemId(item.type) } as OutputItem;
+      const whole = shownAgain(item, (type) => writer.newItemId(type));
       size.length += FRAME_LENGTH + JSON.stringify(whole).length;
       addWhole(writer, whole);
     }
@@ -92,7 +93,7 @@ export class InjectedOutputs implements SteeredTurn {
     const calls = new Map<string, Item>();
     for (const item of [...history, ...input, ...(this.#output.state.output as Item[])]) {
       const id = calledId(item);
-      if (id !== undefined && (isAsyncCall(item) || (agentOf(item) ?? ROOT_AGENT) !== ROOT_AGENT)) calls.set(id, item);
+      if (id !== undefined && (isAsyncCall(item) || isOfOtherAgent(item))) calls.set(id, item);
       calls.delete(answeredId(item) ?? "");
     }
     return calls;

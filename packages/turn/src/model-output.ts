@@ -264,7 +264,8 @@ export class ModelOutput {
    */
   end(all = true, holds = false): void {
     this.#awaitsMessage = false;
-    if (this.#options.asked.request.multi_agent?.enabled) this.#namePhase(all ? "final_answer" : "commentary");
+    const { request, isTask } = this.#options.asked;
+    if (request.multi_agent?.enabled && !isTask) this.#namePhase(all ? "final_answer" : "commentary");
     this.#texts.close("completed", false, holds);
     if (!this.#hasCalled) return;
     this.#clientCalls?.close(all);

@@ -40,6 +40,8 @@ export interface Asked {
   cacheSalt: string;
   /** The answer to a hosted call, by the id of its item, that is given in place of running it. */
   givenOutput?: { item: string; output: string } | undefined;
+  /** It is the task of another response's agent: its own items name no agent. */
+  isTask?: boolean | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }

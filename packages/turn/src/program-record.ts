@@ -1,4 +1,5 @@
 import type { ProgramRun } from "@responses-edge/programs/contract";
+import { isOfOtherAgent } from "@responses-edge/responses-api/items/multi-agent";
 import type { InputPart } from "@responses-edge/responses-api/items/parts";
 import {
   answeredId,
@@ -9,6 +10,7 @@ import {
   isClientCall,
   isServerCall,
   programOf,
+  withoutAsked,
 } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { ToolExchange } from "./contract/engine.ts";
@@ -83,6 +85,8 @@ export function readPrograms(items: readonly Item[], reading: RecordReading): Ma
     if (give(record, result)) record.results.push(result);
   };
   for (const item of items) {
+    // It goes on in the task of its agent.
+    if (isOfOtherAgent(item)) continue;
     if (item.type === "program") {
       if (programs.has(item.call_id)) continue;
       programs.set(item.call_id, { item, calls: new Map(), results: [], isEnded: false, lost: undefined });
@@ -194,16 +198,5 @@ export function withOutputsInPlace(items: readonly Item[]): Item[] {
  * has written, and its output.
  */
 export function withoutProgramCalls<T extends Item>(items: readonly T[]): readonly T[] {
-  if (!items.some((item) => programOf(item) !== undefined)) return items;
-  const calls = new Set<string | undefined>();
-  for (const item of items) {
-    if (programOf(item) === undefined) continue;
-    calls.add(item.type === "mcp_approval_request" ? item.id : calledId(item));
-  }
-  calls.delete(undefined);
-  return items.filter((item) => {
-    if (item.type === "mcp_approval_response") return !calls.has(item.approval_request_id);
-    const answers = answeredId(item);
-    return answers === undefined ? programOf(item) === undefined : !calls.has(answers);
-  });
+  return withoutAsked(items, (item) => programOf(item) !== undefined);
 }

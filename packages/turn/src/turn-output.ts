@@ -45,7 +45,7 @@ export class TurnOutput {
       sink: host.sink,
       clock: host.clock,
       obfuscation: request.stream_options?.include_obfuscation ?? true,
-      agent: request.multi_agent?.enabled ? ROOT_AGENT : undefined,
+      agent: request.multi_agent?.enabled && !asked.isTask ? ROOT_AGENT : undefined,
     });
     this.size = new OutputSize(state, { limit: bounds.outputLength, withMessages });
     this.response = new TurnResponse(state, this.writer, options);

@@ -84,7 +84,11 @@ export function agentRuns(owner: AgentOwner, host: AgentHost): AgentRuns {
 }
 
 /** The run of a task. It has the settings of the response, but for what concerns only its own answer. */
-function runOf({ spec, parent, ...owner }: AgentOwner, { after, input }: AgentTask, address: TurnAddress): RunSpec {
+function runOf(
+  { spec, parent, ...owner }: AgentOwner,
+  { after, agent, input }: AgentTask,
+  address: TurnAddress,
+): RunSpec {
   const { tools } = spec.request;
   const previous = after === "context" ? parent : after;
   const items = after === "context" ? [...owner.input, ...input] : input;
@@ -98,6 +102,7 @@ function runOf({ spec, parent, ...owner }: AgentOwner, { after, input }: AgentTa
   return {
     ...address,
     parent: previous,
+    agent: { ...agent, team: spec.agent?.team ?? spec.turn },
     createdAt: Date.now(),
     request: requestOf(spec.request, offered, previous === null ? null : responseId({ ...address, turn: previous })),
     input: withItemIds(own, address, false),
@@ -124,7 +129,6 @@ function requestOf(
   return {
     ...rest,
     input: undefined,
-    multi_agent: undefined,
     tool_choice: undefined,
     conversation: undefined,
     stream: undefined,

@@ -12,6 +12,7 @@ import { responseId } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
 import type { TurnResult } from "@responses-edge/turn/turn";
 import { loadConfig } from "../../config/index.ts";
+import { tooManyAgents } from "../../contract/agent-runs.ts";
 import { announceRun } from "../deployment/board.ts";
 import { type PermitOwner, Permits } from "../limits/permits.ts";
 import { runsAreSuspended } from "../objects/ownership.ts";
@@ -89,6 +90,12 @@ export class RunHost {
     return giveBack;
   }
 
+  /** Throws the 429 of a task that would make more agents of its team work than may. */
+  #checkTeam({ agent }: RunSpec): void {
+    const working = this.specs().filter((spec) => spec.agent?.team === agent?.team).length;
+    if (agent?.most !== undefined && working >= agent.most) throw tooManyInProgress(tooManyAgents(working));
+  }
+
   /** The owner of the memory permits of a run. */
   #ownerOf({ tenant }: RunSpec): PermitOwner {
     return { tenant, config: loadConfig(this.#home.env) };
@@ -110,6 +117,7 @@ export class RunHost {
    * servers of the request, and kept only as long as this process lives.
    */
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
+    this.#checkTeam(spec);
     scope.defer(this.#countRun());
     const permits = scope.use(new Permits("run", this.#ownerOf(spec), 0));
     const forked = spec.fork && this.#home.fork(spec, spec.fork);

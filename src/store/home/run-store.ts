@@ -6,6 +6,7 @@ import { type CacheDiagnosis, initialResponse } from "@responses-edge/responses-
 import type { Model } from "@responses-edge/turn/contract/engine";
 import type { Affinity } from "../../assembly/affinity.ts";
 import type { Sender } from "../../assembly/flow.ts";
+import type { AgentIdentity } from "../../contract/agent-runs.ts";
 import type { GivenFile } from "../../contract/container-files.ts";
 import type { Policy } from "../../contract/grants.ts";
 import type { KeptTrace } from "../../telemetry/telemetry.ts";
@@ -54,6 +55,8 @@ export interface RunSpec {
   base?: number | null;
   /** The answer to a hosted call that was changed in a branch. */
   givenOutput?: { item: string; output: string };
+  /** The agent whose task it is. */
+  agent?: AgentIdentity;
   /** How long it has waited for its conversation, in milliseconds. */
   waitedMs?: number;
   /**

@@ -1,5 +1,6 @@
 import { isPublicUrl } from "@responses-edge/outgoing-fetch/guarded";
 import { invalidRequest, notFound } from "@responses-edge/responses-api/errors";
+import { isOfOtherAgent } from "@responses-edge/responses-api/items/multi-agent";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { ToolExchange } from "@responses-edge/turn/contract/engine";
 import { type BegunCall, type CallItem, stepOf } from "@responses-edge/turn/contract/plugin";
@@ -189,7 +190,8 @@ function takeApprovals({ items, input }: SessionRequest, session: PluginSession 
       if (!isNew) continue;
       throw notFound("Approval request", id, path, { status: 400 });
     }
-    if (!approval.approve || answered.has(id)) continue;
+    // The task of its agent goes on with the call.
+    if (!approval.approve || answered.has(id) || isOfOtherAgent(request)) continue;
     answered.add(id);
     if (isNew && servers && servers.approved.length >= MAX_APPROVED_CALLS) {
       throw invalidRequest(path, `Expected at most ${MAX_APPROVED_CALLS} approved calls.`, "array_above_max_length");

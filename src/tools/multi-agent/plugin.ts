@@ -2,25 +2,20 @@ import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import { AGENT_ACTIONS, type AgentAction, ROOT_AGENT } from "@responses-edge/responses-api/items/multi-agent";
-import {
-  calledId,
-  type Item,
-  isClientCall,
-  type OutputItem,
-  type ServerCall,
-} from "@responses-edge/responses-api/items/registry";
+import { type Item, type OutputItem, type ServerCall, shownAgain } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { ToolDescription } from "@responses-edge/turn/contract/engine";
 import { stepOf } from "@responses-edge/turn/contract/plugin";
 import type { CalledTool, PendingCall, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
-import type { AgentResult, AgentRuns } from "../../contract/agent-runs.ts";
+import { type AgentResult, type AgentRuns, tooManyAgents } from "../../contract/agent-runs.ts";
 import { type PluginSession, type RunnablePlugin, refuseArguments, type SessionOptions, timeLeft } from "../plugin.ts";
 import { ACTIONS } from "./actions.ts";
-import { type Agent, agentsIn, argumentsOf, nameOf, newAgent, noteCall, resumeKey, takeCall } from "./agents.ts";
+import { type Agent, agentsIn, argumentsOf, nameOf, newAgent, resumeKey, takeCall } from "./agents.ts";
+import { asksIn, letter, type Told, tell, waitsForClient } from "./results.ts";
 
 /**
- * `multi_agent` (openai 7.59 beta): the model of a request is the root of a team. It spawns sub-agents, and each task of one is a
- * run, a response of its own in the same tree. The items of the root are the only record of what it knows of them.
+ * `multi_agent` (openai 7.59 beta): the model of a request is the root of a team. It spawns sub-agents, which may spawn others. Each
+ * task of one is a run, a response of its own in the same tree. The items of an agent are the only record of those that it has spawned.
  */
 
 interface AgentTool extends CalledTool {
@@ -44,7 +39,7 @@ const TOOLS: ReadonlyMap<string, AgentTool> = new Map(
 /** As at OpenAI. */
 const DEFAULT_CONCURRENT = 3;
 
-/** Most agents of a conversation. */
+/** Most agents that one agent spawns. */
 const MAX_AGENTS = 64;
 
 /** The longest wait of one call. Milliseconds. */
@@ -78,7 +73,7 @@ export const MULTI_AGENT: RunnablePlugin<AgentTool, AgentCall> = {
         output: [{ type: "output_text", text: output, annotations: [], logprobs: [] }],
         ...(response_id !== undefined && { response_id }),
       };
-      for (const item of items) yield { ...item, id: newId(item.type) } as OutputItem;
+      for (const item of items) yield shownAgain(item, newId);
     },
     toolOf: ({ action }) => TOOLS.get(action),
   },
@@ -100,6 +95,8 @@ class MultiAgentSession implements PluginSession {
   readonly tools = TOOLS;
   readonly #turn: SessionOptions;
   readonly #runs: AgentRuns | undefined;
+  /** The name of the agent whose turn it is. */
+  readonly #name: string;
   readonly #agents: Map<string, Agent>;
   readonly #most: number;
   #signal: AbortSignal | undefined;
@@ -107,10 +104,11 @@ class MultiAgentSession implements PluginSession {
   readonly #onResumed = new Set<(agent: Agent) => void>();
 
   constructor(turn: SessionOptions) {
-    const { request, items, output, agents: runs } = turn;
+    const { request, agent, agents: runs } = turn;
     this.#turn = turn;
     this.#runs = runs;
-    this.#agents = agentsIn([...items, ...output], (key) => runs?.turnOf(key) ?? "");
+    this.#name = agent?.name ?? ROOT_AGENT;
+    this.#agents = agentsIn(agent, turn, (key) => runs?.turnOf(key) ?? "");
     this.#most = request.multi_agent?.max_concurrent_subagents ?? DEFAULT_CONCURRENT;
     this.offered = { functions: ACTIONS };
   }
@@ -121,7 +119,7 @@ class MultiAgentSession implements PluginSession {
     return this.#runs;
   }
 
-  /** Lets the agents go on that waited for the outputs of the input. */
+  /** Lets the agents go on that waited for the client's answers in the input. */
   async open(signal: AbortSignal): Promise<void> {
     this.#signal = signal;
     await Promise.all([...this.#agents.values()].map((agent) => this.#resume(agent)));
@@ -130,8 +128,9 @@ class MultiAgentSession implements PluginSession {
 
   /** Waits until an agent's task has begun, which may go on with outputs. After a failure, the next call tries again. */
   async #resume(agent: Agent): Promise<void> {
-    const { resumes } = agent;
-    if (resumes) agent.begins ??= this.#own.begin({ key: resumeKey(resumes.after), ...resumes });
+    const { resumes, name, first } = agent;
+    if (resumes)
+      agent.begins ??= this.#own.begin({ key: resumeKey(resumes.after), agent: { name, first }, ...resumes });
     try {
       await agent.begins;
     } catch (error) {
@@ -188,8 +187,9 @@ class MultiAgentSession implements PluginSession {
 
   /** Throws the fault of an agent that does not exist. */
   #known(target: string | undefined): Agent {
-    const agent = this.#agents.get(nameOf(target));
-    if (!agent) throw new ToolFault("tool", `There is no agent '${nameOf(target)}'.`);
+    const name = nameOf(this.#name, target);
+    const agent = this.#agents.get(name);
+    if (!agent) throw new ToolFault("tool", `There is no agent '${name}' among yours.`);
     return agent;
   }
 
@@ -197,25 +197,26 @@ class MultiAgentSession implements PluginSession {
     { item }: PendingCall,
     { task_name, message = "", fork_turns }: ReturnType<typeof argumentsOf>,
   ): Promise<AgentOutcome> {
-    const name = nameOf(task_name);
+    const name = nameOf(this.#name, task_name);
     const known = this.#agents.get(name);
     const turn = this.#own.turnOf(item);
     // After a crash the call may be repeated.
     if (known && known.turn !== turn) throw new ToolFault("tool", `There is an agent '${name}' already.`);
     if (!known && this.#agents.size >= MAX_AGENTS) {
-      throw new ToolFault("tool", `A conversation has at most ${MAX_AGENTS} agents.`);
+      throw new ToolFault("tool", `An agent has at most ${MAX_AGENTS} agents of its own.`);
     }
-    const agent = known ?? newAgent(name, turn, message);
+    const agent = known ?? newAgent(name, { turn }, message);
     return this.#begin(agent, item, { after: fork_turns === "all" ? "context" : null, task: message });
   }
 
   async #followUp({ item }: PendingCall, given: ReturnType<typeof argumentsOf>): Promise<AgentOutcome> {
     const agent = this.#known(given.target);
-    const { name, status, turn: after } = agent;
+    const { name, status, first, turn: after } = agent;
     if (after === this.#own.turnOf(item)) return begun(this.#turn, agent);
     if (status !== "idle") throw new ToolFault("tool", `${name} has a task already. Wait for its result first.`);
     const task = [...agent.queued, given.message ?? ""].join("\n\n");
-    return this.#begin({ ...newAgent(name, this.#own.turnOf(item), given.message ?? "") }, item, { after, task });
+    const turn = this.#own.turnOf(item);
+    return this.#begin(newAgent(name, { turn, first }, given.message ?? ""), item, { after, task });
   }
 
   /** Begins a task, which counts as active from then on. */
@@ -224,16 +225,14 @@ class MultiAgentSession implements PluginSession {
     key: string,
     { after, task }: { after: string | "context" | null; task: string },
   ): Promise<AgentOutcome> {
-    const { name } = agent;
+    const { name, first } = agent;
     const before = this.#agents.get(name);
     const active = [...this.#agents.values()].filter((each) => each.status === "active" && each.turn !== agent.turn);
-    if (active.length >= this.#most) {
-      throw new ToolFault("tool", `${active.length} agents are at work, which is the most. Wait for a result first.`);
-    }
+    if (active.length >= this.#most) throw new ToolFault("tool", tooManyAgents(active.length));
     this.#agents.set(name, agent);
     const text = [
-      `You are ${name}, an agent in a team that ${ROOT_AGENT} leads. Your answer is delivered to ${ROOT_AGENT}; nobody else reads it.`,
-      letter("NEW_TASK", { author: ROOT_AGENT, recipient: name, text: task }),
+      `You are ${name}, an agent in a team that ${ROOT_AGENT} leads. Your answer is delivered to ${this.#name}; nobody else reads it.`,
+      letter("NEW_TASK", { author: this.#name, recipient: name, text: task }),
     ].join("\n\n");
     const message: Item = {
       type: "message",
@@ -241,20 +240,21 @@ class MultiAgentSession implements PluginSession {
       status: "completed",
       content: [{ type: "input_text", text }],
     };
-    agent.begins = this.#own.begin({ key, after, input: [message] });
+    agent.begins = this.#own.begin({ key, agent: { name, first, most: this.#most }, after, input: [message] });
     try {
       await agent.begins;
     } catch (error) {
       if (before) this.#agents.set(name, before);
       else this.#agents.delete(name);
-      throw error;
+      // The model is told, of a limit for example.
+      throw error instanceof ApiError ? new ToolFault("tool", error.message) : error;
     }
     return begun(this.#turn, agent);
   }
 
   /**
-   * Waits until a task has ended, at most for this time. If one waits for outputs of its client's functions, the
-   * response must end: then all others are waited for. Its items are shown at once where the outputs may come meanwhile.
+   * Waits until a task has ended, at most for this time. If one waits for its client, the response must end: then all others
+   * are waited for. Its items are shown at once where outputs may come meanwhile.
    */
   async #wait(timeoutMs: number, signal: AbortSignal): Promise<AgentOutcome> {
     const active = [...this.#agents.values()].filter(({ status }) => status === "active");
@@ -272,11 +272,11 @@ class MultiAgentSession implements PluginSession {
       await this.#resume(agent);
       const result = await this.#own.ended(turn, either);
       running -= 1;
-      if (this.#turn.show && callsIn(result).length > 0) {
+      if (this.#turn.show && asksIn(result).size > 0) {
         // Another call may have shown it.
-        if (agent.turn === turn && agent.status === "active") this.#turn.show(tell(agent, result).items);
+        if (agent.turn === turn && agent.status === "active") this.#turn.show(tell(agent, result, this.#name).items);
       } else ended.push({ agent, result });
-      const isHeld = this.#waits() || ended.some((each) => callsIn(each.result).length > 0);
+      const isHeld = this.#waits() || ended.some((each) => asksIn(each.result).size > 0);
       if (running === 0 || !isHeld) isOver.resolve();
     };
     const begin = (agent: Agent) => void waitFor(agent).catch(isOver.reject);
@@ -293,17 +293,17 @@ class MultiAgentSession implements PluginSession {
       stop.abort();
     }
     signal.throwIfAborted();
-    for (const { agent, result } of ended) told.push(tell(agent, result));
+    for (const { agent, result } of ended) told.push(tell(agent, result, this.#name));
     for (const { name, status } of this.#agents.values()) {
       const isTold = ended.some(({ agent }) => agent.name === name);
-      if (status === "waiting" && !isTold) told.push({ text: waitsForOutputs(name), items: [] });
+      if (status === "waiting" && !isTold) told.push({ text: waitsForClient(name), items: [] });
     }
     const left = [...this.#agents.values()].filter(({ status }) => status === "active").map(({ name }) => name);
     if (left.length > 0) told.push({ text: `Still at work: ${left.join(", ")}.`, items: [] });
     return { ...said(told.map(({ text }) => text).join("\n\n")), items: told.flatMap(({ items }) => items) };
   }
 
-  /** Tells whether an agent waits for outputs. */
+  /** Tells whether an agent waits for the client. */
   #waits(): boolean {
     return [...this.#agents.values()].some(({ status }) => status === "waiting");
   }
@@ -314,7 +314,7 @@ class MultiAgentSession implements PluginSession {
       agent_status: status,
       last_task_message: task,
     }));
-    return [{ agent_name: ROOT_AGENT, agent_status: "active", last_task_message: null }, ...agents];
+    return [{ agent_name: this.#name, agent_status: "active", last_task_message: null }, ...agents];
   }
 }
 
@@ -325,68 +325,4 @@ function said(output: string): AgentOutcome {
 /** The output of a call that has begun a task. */
 function begun({ home }: Pick<SessionOptions, "home">, { name, turn }: Agent): AgentOutcome {
   return { ...said(JSON.stringify({ task_name: name })), response_id: responseId({ home, turn }) };
-}
-
-/** A message between agents, in the form that OpenAI's guide shows. */
-function letter(
-  type: string,
-  { author, recipient, text }: { author: string; recipient: string; text: string },
-): string {
-  return `Message Type: ${type}\nTask name: ${recipient}\nSender: ${author}\nPayload:\n${text}`;
-}
-
-/** The calls of a task's end that the client answers. */
-function callsIn({ status, output }: AgentResult): OutputItem[] {
-  return status === "completed" ? output.filter((item) => isClientCall(item)) : [];
-}
-
-function waitsForOutputs(name: string): string {
-  return `${name} waits for outputs of the application's functions. Wait for it again.`;
-}
-
-/** What the root is told of a task that has ended, and the items that show it. */
-interface Told {
-  text: string;
-  items: OutputItem[];
-}
-
-/** Tells the root of a task that has ended: the items of the agent, and the message of its result. */
-function tell(agent: Agent, result: AgentResult): Told {
-  const { name } = agent;
-  const own = { agent: { agent_name: name } };
-  const items = result.output.filter(isShown).map((item) => ({ ...item, ...own }) as OutputItem);
-  const calls = callsIn(result);
-  if (calls.length > 0) {
-    for (const call of calls) noteCall(agent, calledId(call as Item) ?? call.id);
-    return { text: waitsForOutputs(name), items };
-  }
-  agent.status = "idle";
-  const text = letter("FINAL_ANSWER", { author: name, recipient: ROOT_AGENT, text: answerOf(result) });
-  const message = {
-    id: "",
-    type: "agent_message",
-    author: name,
-    recipient: ROOT_AGENT,
-    content: [{ type: "input_text", text }],
-    agent: { agent_name: ROOT_AGENT },
-  } as OutputItem;
-  return { text, items: result.status === "completed" ? [...items, message] : [message] };
-}
-
-/** Lists of tools and compactions concern the agent's own prompts, and approvals cannot be given for it. */
-function isShown({ type }: OutputItem): boolean {
-  return type !== "mcp_list_tools" && type !== "compaction" && type !== "mcp_approval_request";
-}
-
-/** The result of a task, in words for the root. */
-function answerOf({ status, error, output }: AgentResult): string {
-  if (status !== "completed") return `The task has not been completed (${status}). ${error ?? ""}`.trim();
-  if (output.some(({ type }) => type === "mcp_approval_request")) {
-    return "The task has stopped: a call of an MCP server's tool needs an approval, which an agent cannot ask for.";
-  }
-  const message = output.findLast((item) => item.type === "message");
-  const parts = message?.type === "message" ? message.content : [];
-  return parts
-    .map((part) => (part.type === "output_text" ? part.text : part.type === "refusal" ? part.refusal : ""))
-    .join("");
 }

@@ -26,6 +26,14 @@ export function agentOf(item: object): string | undefined {
   return typeof agent?.agent_name === "string" ? agent.agent_name : undefined;
 }
 
+/**
+ * Tells whether an item belongs to an agent that another prompt shows. In the response of an agent's task, and in its past, the
+ * agent's own items name no agent.
+ */
+export function isOfOtherAgent(item: object): boolean {
+  return (agentOf(item) ?? ROOT_AGENT) !== ROOT_AGENT;
+}
+
 const action = z.enum(AGENT_ACTIONS);
 const STATUSES = ["in_progress", "completed", "incomplete", "failed"] as const;
 

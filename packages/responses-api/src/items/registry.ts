@@ -215,6 +215,33 @@ export function answeredId(item: Item): string | undefined {
   return "execution" in item && item.execution === "server" ? undefined : (item.call_id ?? undefined);
 }
 
+/**
+ * The id by which a client answers an item: that of its own call, or of a request for its approval. The outputs of programs are
+ * this server's to give.
+ */
+export function askedId(item: Item): string | undefined {
+  if (item.type === "program") return undefined;
+  return item.type === "mcp_approval_request" ? item.id : calledId(item);
+}
+
+/** The id of the call, or of the request for an approval, that an item answers, if it is the client's answer to one. */
+export function repliedId(item: Item): string | undefined {
+  return item.type === "mcp_approval_response" ? item.approval_request_id : answeredId(item);
+}
+
+/** The items without those of a kind, and without the client's answers to them. */
+export function withoutAsked<T extends Item>(items: readonly T[], isLeftOut: (item: T) => boolean): readonly T[] {
+  if (!items.some(isLeftOut)) return items;
+  const asked = new Set(items.map((item) => (isLeftOut(item) ? askedId(item) : undefined)));
+  asked.delete(undefined);
+  return items.filter((item) => !isLeftOut(item) && !asked.has(repliedId(item)));
+}
+
+/** An item of another response, as a response shows it. A request for an approval keeps the id by which the client answers it. */
+export function shownAgain(item: OutputItem, newId: (type: OutputItem["type"]) => string): OutputItem {
+  return item.type === "mcp_approval_request" ? item : ({ ...item, id: newId(item.type) } as OutputItem);
+}
+
 /** The call of an item, if the client answers it. */
 export function clientCallOf(item: Item): ClientCall | undefined {
   const described = DESCRIBED[item.type];

@@ -1,5 +1,11 @@
-import { agentOf, ROOT_AGENT } from "@responses-edge/responses-api/items/multi-agent";
-import { answeredId, calledId, type Item, isAsyncCall } from "@responses-edge/responses-api/items/registry";
+import { isOfOtherAgent } from "@responses-edge/responses-api/items/multi-agent";
+import {
+  answeredId,
+  calledId,
+  type Item,
+  isAsyncCall,
+  withoutAsked,
+} from "@responses-edge/responses-api/items/registry";
 
 /**
  * The items that a model reads of a prompt, in the form that chat templates and gpt-oss know.
@@ -12,7 +18,7 @@ import { answeredId, calledId, type Item, isAsyncCall } from "@responses-edge/re
 const RUNNING = "The call is running in the background. Its result will be given later; go on without it.";
 
 /**
- * The items of a prompt as its model reads them. Items of other agents, and outputs of their calls, are left out. An
+ * The items of a prompt as its model reads them. Items of other agents, and the client's answers to them, are left out. An
  * output that says that it is running follows each asynchronous call; where the call's own output stands, the call is
  * repeated before it. The items before an output never change, so that the prompt of a later turn begins with that of an
  * earlier one.
@@ -22,28 +28,9 @@ const RUNNING = "The call is running in the background. Its result will be given
  */
 export function modelItems(items: readonly Item[]): readonly Item[] {
   let hasAsync = false;
-  let hasAgents = false;
-  for (const item of items) {
-    hasAsync ||= isAsyncCall(item);
-    hasAgents ||= isOfOther(item);
-  }
-  const own = hasAgents ? withoutAgents(items) : items;
+  for (const item of items) hasAsync ||= isAsyncCall(item);
+  const own = withoutAsked(items, isOfOtherAgent);
   return hasAsync ? withAsyncOutputs(own) : own;
-}
-
-/** Tells whether an item belongs to an agent that another prompt shows. */
-function isOfOther(item: Item): boolean {
-  const agent = agentOf(item);
-  return agent !== undefined && agent !== ROOT_AGENT;
-}
-
-function withoutAgents(items: readonly Item[]): readonly Item[] {
-  const calls = new Set<string | undefined>();
-  return items.filter((item) => {
-    if (!isOfOther(item)) return !calls.has(answeredId(item) ?? "");
-    calls.add(calledId(item));
-    return false;
-  });
 }
 
 function withAsyncOutputs(items: readonly Item[]): readonly Item[] {
