@@ -1,14 +1,15 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile, rm, writeFile } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
 import { setPriority } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { endOf } from "./child-end.ts";
+import { serveArguments } from "./encoded-config.ts";
 import { workerd } from "./installation.ts";
 import type { LogFormat } from "./log-lines.ts";
-import { boundedConfig, serveArguments } from "./workerd.ts";
+import { TASKS_SOCKET } from "./workerd.ts";
 
 /** A process of workerd that does bounded tasks, and nothing else (`src/http/bounded-tasks.ts`). */
 
@@ -47,18 +48,16 @@ const TICK_MS = 10;
 /**
  * Starts a process. Resolves when it answers. Rejects if it does not; then nothing is left running.
  *
- * @param bundle The folder of the Worker's bundle.
- * @param path The path of its files, without their endings.
+ * @param configFile The encoded configuration (`boundedConfig`). It is removed at the end of the process.
+ * @param socketPath The Unix socket on which it will take tasks.
  */
 export async function startProcess(
-  bundle: string,
-  path: string,
+  configFile: string,
+  socketPath: string,
   { format, say }: { format: LogFormat; say(line: string): void },
 ): Promise<BoundedProcess> {
-  const socketPath = `${path}.socket`;
-  const configFile = `${path}.capnp`;
-  await writeFile(configFile, boundedConfig(bundle, socketPath), { mode: 0o600 });
-  const child = spawn(workerd, serveArguments(configFile, true), {
+  const address = `--socket-addr=${TASKS_SOCKET}=unix:${socketPath}`;
+  const child = spawn(workerd, [...serveArguments(configFile, true), address], {
     stdio: ["ignore", "pipe", "pipe"],
     // As the Worker's process, and without what the environment has.
     detached: true,

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { linkSync, rmSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
@@ -10,10 +11,12 @@ import {
   taskOf,
 } from "../../src/contract/bounded-tasks.ts";
 import { type BoundedProcess, startProcess } from "./bounded-process.ts";
+import { encodeConfig } from "./encoded-config.ts";
 import { type LogFormat, ownLine } from "./log-lines.ts";
 import { BOUNDS, type BoundsOfTasks, untilBound } from "./process-bounds.ts";
 import { makeProcessFolder, type ProcessFolder } from "./process-folder.ts";
 import { TaskTurns } from "./task-turns.ts";
+import { boundedConfig } from "./workerd.ts";
 
 /**
  * Has files read (docs/files.md#files-that-do-harm) and programs run by processes of their own, one task in a process at a
@@ -61,6 +64,9 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
   #starting: Promise<BoundedProcess>[] = [];
   #started = 0;
   #bundle = "";
+  /** The file with the configuration for that bundle, once a process has needed it. */
+  #config: Promise<string> | undefined;
+  #configs = 0;
   #idle: NodeJS.Timeout | undefined;
   #isStopping = false;
 
@@ -88,6 +94,9 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
 
   use(bundle: string): void {
     this.#bundle = bundle;
+    // Starts that have waited for it link it before.
+    this.#config?.then((file) => rmSync(file, { force: true })).catch(() => {});
+    this.#config = undefined;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -150,7 +159,11 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
 
   async #start(): Promise<BoundedProcess> {
     this.#started += 1;
-    const bounded = await startProcess(this.#bundle, join(this.#folder.path, `bounded-${this.#started}`), this.#log);
+    const path = join(this.#folder.path, `bounded-${this.#started}`);
+    const config = `${path}.config`;
+    this.#config ??= this.#encode();
+    linkSync(await this.#config, config);
+    const bounded = await startProcess(config, `${path}.socket`, this.#log);
     this.#all.add(bounded);
     const forget = () => {
       this.#all.delete(bounded);
@@ -159,6 +172,19 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
     bounded.ended.then(forget, forget);
     if (this.#isStopping) bounded.kill();
     return bounded;
+  }
+
+  /** Encodes the configuration, which takes as long as the start of a process. */
+  async #encode(): Promise<string> {
+    this.#configs += 1;
+    const file = join(this.#folder.path, `config-${this.#configs}`);
+    try {
+      await encodeConfig(boundedConfig(this.#bundle), file, this.#log);
+      return file;
+    } catch (error) {
+      this.#config = undefined;
+      throw error;
+    }
   }
 
   async #giveBack(bounded: BoundedProcess): Promise<void> {

@@ -17,6 +17,7 @@ import { expiryOf, type KeyPairFiles } from "./certificate.ts";
 import { endOf } from "./child-end.ts";
 import { closedPeers } from "./client-connections.ts";
 import { watchDamage } from "./damage-watch.ts";
+import { encodeConfig, serveArguments } from "./encoded-config.ts";
 import {
   type Disk,
   diskShare,
@@ -36,15 +37,7 @@ import { killWithUs } from "./orphan-guard.ts";
 import { makeProcessFolder } from "./process-folder.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { removeVacantFiles } from "./vacant-files.ts";
-import {
-  certificatesIn,
-  homesFolder,
-  LAUNCHER_SOCKET,
-  type Share,
-  serveArguments,
-  uniqueKeyOf,
-  workerdConfig,
-} from "./workerd.ts";
+import { certificatesIn, homesFolder, LAUNCHER_SOCKET, type Share, uniqueKeyOf, workerdConfig } from "./workerd.ts";
 
 /** The process of workerd with the Worker in it: `npm start` and `serve` start, watch and end it in the same way. */
 
@@ -141,7 +134,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   signal.throwIfAborted();
   boundedProcesses?.use(bundled);
   const extra = environment.NODE_EXTRA_CA_CERTS;
-  const configFile = join(directory, "workerd.capnp");
+  const configFile = join(directory, "workerd.config");
   const launcherSocket = join(directory, LAUNCHER_SOCKET);
   const config = workerdConfig({
     ...{
@@ -170,7 +163,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       if (scope === "key") removeVacantFiles(join(storage, uniqueKeyOf(className)));
     }
   }
-  writeFileSync(configFile, config, { mode: 0o600 });
+  await encodeConfig(config, configFile, { format, say, signal });
 
   const certificateEnd = keyPair && expiryOf(keyPair);
   const descriptors = listening?.descriptors ?? [];

@@ -197,16 +197,19 @@ const worker :Workerd.Worker = (
 `;
 }
 
+/** The socket of a process that reads files and runs programs. Each process has an address of its own for it. */
+export const TASKS_SOCKET = "tasks";
+
 /**
- * The configuration of a process that reads files and runs programs (`cli/serve/bounded-process.ts`): the same bundle, without
- * objects, variables and a network. It listens on a Unix socket. Its binding makes isolates, which is an experimental feature.
+ * The configuration of the processes that read files and run programs (`cli/serve/bounded-process.ts`): the same bundle, without
+ * objects, variables and a network. Their binding makes isolates, which is an experimental feature.
  */
-export function boundedConfig(bundle: string, socket: string): string {
+export function boundedConfig(bundle: string): string {
   const { date, flags } = compatibility();
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [(name = "main", worker = .worker), (name = "nowhere", network = (allow = []))],
-  sockets = [(name = "tasks", address = "unix:${socket}", http = (), service = (name = "main", entrypoint = "BoundedTasks"))],
+  sockets = [(name = "${TASKS_SOCKET}", http = (), service = (name = "main", entrypoint = "BoundedTasks"))],
   v8Flags = ${JSON.stringify(BOUNDED_FLAGS)},
   logging = (structuredLogging = true),
 );
@@ -238,11 +241,6 @@ function addShare({ worker: own, links, storages }: Share, services: string[], b
     services.push(`(name = "${files}", disk = (path = ${JSON.stringify(homesFolder(storage))}, writable = false)),`);
     bindings.push(`(name = "HOME_FILES_${worker}", service = "${files}")`);
   }
-}
-
-/** The arguments of workerd for a configuration file. Absolute paths in this file are those of the file system. */
-export function serveArguments(configFile: string, isExperimental = false): string[] {
-  return ["serve", "--import-path=/", ...(isExperimental ? ["--experimental"] : []), configFile];
 }
 
 function keyPairOf({ keyFile, certificateFile }: KeyPairFiles): string {

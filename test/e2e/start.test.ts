@@ -202,6 +202,12 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
       rmSync(join(one.state, ".."), { recursive: true, force: true });
     });
 
+    it("does not keep the memory in which its configuration was parsed", () => {
+      const status = readFileSync(`/proc/${idOf(one, /workerd serve/)}/status`, "latin1");
+      // 79 MB; with what parsing takes, 131.
+      expect(Number(/^RssAnon:\s+(\d+) kB$/m.exec(status)?.[1])).toBeLessThan(105 * 1024);
+    });
+
     it("listens only on loopback addresses, with the Worker on one port", () => {
       const ports = [...one.processes().keys()].flatMap(listening);
       expect(ports.length).toBeGreaterThanOrEqual(3);

@@ -5,7 +5,7 @@ import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { followLines } from "../../cli/serve/log-lines.ts";
 import { openFileList, openFilesLimit } from "../../cli/serve/open-files.ts";
-import { homesFolder, serveArguments, uniqueKeyOf, workerdConfig } from "../../cli/serve/workerd.ts";
+import { homesFolder, uniqueKeyOf, workerdConfig } from "../../cli/serve/workerd.ts";
 import { ObjectStorage } from "./storage.ts";
 import { BUNDLE_VARIABLE, bundleInto, commandLine, freePort, untilReady, untilSilent, workerd } from "./tools.ts";
 
@@ -149,7 +149,7 @@ function workerdCommand(
   const options = { addresses, storage, bundle, variables, authorities: [], openFiles };
   mkdirSync(homesFolder(storage), { recursive: true });
   writeFileSync(configFile, workerdConfig(options));
-  return { program: workerd, args: serveArguments(configFile) };
+  return { program: workerd, args: ["serve", "--import-path=/", configFile] };
 }
 
 function serveCommand(port: number, directory: string, storage: string, bundle: string): Command {

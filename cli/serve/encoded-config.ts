@@ -1,0 +1,46 @@
+import { spawn } from "node:child_process";
+import { open, rm, writeFile } from "node:fs/promises";
+import { endOf } from "./child-end.ts";
+import { workerd } from "./installation.ts";
+import type { LogFormat } from "./log-lines.ts";
+import { EXIT, Refusal } from "./refusal.ts";
+
+/**
+ * workerd's configuration in Cap'n Proto's encoding, with the bundle in it. A process that parses the text keeps the memory that
+ * parsing took for as long as it runs: 53 of 192 MB (docs/benchmarks-results.md).
+ */
+
+/**
+ * Encodes a configuration, by a process of workerd that ends with that.
+ *
+ * @param text As `workerdConfig` makes it. Its paths are absolute.
+ * @param file The path of the encoded file, which only this user may read.
+ * @param signal Aborting it kills the process.
+ * @throws Refusal (exit code 1) if workerd does not take the configuration; `say` has got its reasons.
+ */
+export async function encodeConfig(
+  text: string,
+  file: string,
+  { format, say, signal }: { format: LogFormat; say(line: string): void; signal?: AbortSignal | undefined },
+): Promise<void> {
+  const textFile = `${file}.capnp`;
+  await writeFile(textFile, text, { mode: 0o600 });
+  const encoded = await open(file, "w", 0o600);
+  try {
+    const args = ["compile", "--config-only", "--import-path=/", textFile];
+    const child = spawn(workerd, args, { stdio: ["ignore", encoded.fd, "pipe"], detached: true, env: {} });
+    const kill = () => void child.kill("SIGKILL");
+    signal?.addEventListener("abort", kill);
+    const code = await endOf(child, format, say).finally(() => signal?.removeEventListener("abort", kill));
+    signal?.throwIfAborted();
+    if (code !== 0) throw new Refusal(EXIT.failed, "workerd refuses its configuration.");
+  } finally {
+    await encoded.close();
+    await rm(textFile, { force: true });
+  }
+}
+
+/** The arguments with which workerd serves an encoded configuration. */
+export function serveArguments(file: string, isExperimental = false): string[] {
+  return ["serve", "--binary", ...(isExperimental ? ["--experimental"] : []), file];
+}
