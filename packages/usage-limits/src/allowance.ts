@@ -80,6 +80,9 @@ const REFUSED_FOR_MS = 200;
 const MAX_LOOKS = 10;
 const LOOK_AGAIN_MS = 10;
 
+/** How often a report looks whether the question of another request has ended. Milliseconds. */
+const REPORT_POLL_MS = 20;
+
 /** A random id of the isolate, which has no name of its own. Made by the first request: no isolate may draw one before. */
 let holder: string | undefined;
 
@@ -109,8 +112,6 @@ export class Allowance {
   #refusal: { obstacle: Obstacle; until: number } | undefined;
   /** The time since when the quota is being asked, Unix milliseconds; 0 if it is not. Another number belongs to another asker. */
   #askingSince = 0;
-  /** Settles when the last question has its answers. */
-  #asked: Promise<boolean> | undefined;
   readonly #recent = new RecentNeeds();
   #status: Status = {};
 
@@ -161,9 +162,10 @@ export class Allowance {
 
   /** Reports at once what is not reported. Resolves when that was tried; never rejects. */
   async report(): Promise<void> {
-    // A question under way has what was used before it, and not what came since.
-    if (this.#isAsking) await this.#asked;
-    if (this.#isUnreported && !this.#isAsking) await this.#ask();
+    // A question under way has what was used before it, and not what came since. The promise of another request is not to be
+    // awaited: it rejects when the platform ends that request.
+    while (this.#isAsking) await new Promise((resolve) => setTimeout(resolve, REPORT_POLL_MS));
+    if (this.#isUnreported) await this.#ask();
   }
 
   #learn(limits: CountedLimits): void {
@@ -287,12 +289,7 @@ export class Allowance {
    * Asks the quota until no request waits. If none does, reports usage, and keeps only what will be needed soon. False if
    * the quota has not answered; then all waiting requests are refused. Never rejects.
    */
-  #ask(): Promise<boolean> {
-    this.#asked = this.#askUntilNoneWaits();
-    return this.#asked;
-  }
-
-  async #askUntilNoneWaits(): Promise<boolean> {
+  async #ask(): Promise<boolean> {
     const since = Date.now();
     this.#askingSince = since;
     try {

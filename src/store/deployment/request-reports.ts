@@ -137,8 +137,14 @@ let known: { boards: Env["BOARD"]; config: Config } | undefined;
 
 const timer = new ReportTimer(report);
 
-/** The reports that are under way. */
-const underWay = new Set<Promise<boolean>>();
+/** The time since when the board is being told, Unix milliseconds; 0 if it is not. */
+let tellingSince = 0;
+
+/** How long a report is waited for: the platform may have ended its request. And how often. Milliseconds. */
+const TOLD_WITHIN_MS = 10_000;
+const POLL_MS = 20;
+
+const isTelling = () => Math.abs(Date.now() - tellingSince) < TOLD_WITHIN_MS;
 
 /** Has a request reported soon, if the log has such ones. `isBrief`: at once, because waiting costs. */
 export function noteRequest(
@@ -156,19 +162,24 @@ export function noteRequest(
 
 /** Reports what is not reported. Resolves when that, and what is under way, was tried; never rejects. */
 export async function reportRequests(): Promise<void> {
-  await Promise.all([...underWay, report()]);
+  // The promise of another request is not to be awaited: it rejects when the platform ends that request.
+  while (isTelling()) await scheduler.wait(POLL_MS);
+  await report();
 }
 
-/** False if the board does not answer. */
+/** False if the board does not answer, or is being told. */
 async function report(): Promise<boolean> {
+  if (isTelling()) return false;
   timer.take();
   if (waiting.isEmpty || !known) return true;
   const taken = waiting;
   waiting = new EndedSums();
   taken.addPeaks(Date.now(), peaksNow(known.config));
-  const told = tell(taken, known.boards);
-  underWay.add(told);
-  return told.finally(() => underWay.delete(told));
+  const since = Date.now();
+  tellingSince = since;
+  const isTold = await tell(taken, known.boards);
+  if (tellingSince === since) tellingSince = 0;
+  return isTold;
 }
 
 /** The model servers and the disk as this process knows them. */

@@ -153,6 +153,32 @@ describe("an allowance without limits", () => {
     await vi.advanceTimersByTimeAsync(10_000);
     expect(quota.calls).toBe(3);
   });
+
+  it("reports, when it is told to, after a question under way, and if that question's request was ended", async () => {
+    const quota = new FakeQuota();
+    const allowance = quota.isolate(NO_LIMITS);
+    const gate = Promise.withResolvers<void>();
+    quota.gate = gate.promise;
+    count(allowance, true);
+    await vi.advanceTimersByTimeAsync(0);
+    count(allowance);
+    const told = allowance.report();
+    quota.gate = new Promise(() => {});
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(quota.calls).toBe(1);
+    gate.resolve();
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(quota.usage.length).toBe(1);
+    // The question that has no answer.
+    expect(quota.calls).toBe(2);
+    count(allowance);
+    quota.gate = Promise.resolve();
+    const again = allowance.report();
+    await vi.advanceTimersByTimeAsync(10_000);
+    await again;
+    expect(quota.usage.length).toBe(2);
+    void told;
+  });
 });
 
 describe("an allowance", () => {
