@@ -74,8 +74,7 @@ export async function retire(predecessor: WorkerProcess): Promise<void> {
   while ((await predecessor.tell()).streams > 0 && performance.now() < deadline) await sleep(STREAMS_POLL_MS);
   await predecessor.tell("hold");
   await sleep(HOLD_MS);
-  await predecessor.tell("retire");
-  await predecessor.stopAccepting();
+  await predecessor.retire();
 }
 
 /**

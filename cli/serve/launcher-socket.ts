@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import type { IncomingMessage } from "node:http";
+import type { ClientRequest, IncomingMessage } from "node:http";
+import { connect } from "node:net";
 import { json } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Suspect } from "../../src/store/objects/process-state.ts";
@@ -34,38 +35,55 @@ export async function askLauncher(
   body: unknown = null,
   timeoutMs = TIMEOUT_MS,
 ): Promise<WorkerState> {
-  return (await json(await begunAnswer(socketPath, path, body, timeoutMs))) as WorkerState;
+  const method = path === "" ? "GET" : "POST";
+  const asked = begun(socketPath, path, method, timeoutMs);
+  asked.end(method === "POST" ? JSON.stringify(body) : undefined);
+  return (await json(await begunAnswer(asked))) as WorkerState;
 }
 
-/** An answer whose header has come. `timeoutMs` limits each silence. */
-async function begunAnswer(
-  socketPath: string,
-  path: string,
-  body: unknown,
-  timeoutMs: number,
-): Promise<IncomingMessage> {
-  const method = path === "" ? "GET" : "POST";
+/** Begins a request. `timeoutMs` limits each silence. */
+function begun(socketPath: string, path: string, method: string, timeoutMs: number): ClientRequest {
   const asked = request({ socketPath, path: `/${path}`, method, agent: false, timeout: timeoutMs });
   asked.on("timeout", () => asked.destroy(new Error("no answer")));
-  asked.end(method === "POST" ? JSON.stringify(body) : undefined);
+  return asked;
+}
+
+/** The answer to a request when its header has come. */
+async function begunAnswer(asked: ClientRequest): Promise<IncomingMessage> {
   const [answer] = (await once(asked, "response")) as [IncomingMessage];
   if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`);
   return answer;
 }
 
 /**
- * Has a Worker that is about to end report the usage of all its turns. Resolves when its answer has begun. The answer ends when that is
- * done, and a workerd that is told to end waits for the end of every answer that has begun. `reported` resolves then, or with the end of
- * the process. Rejects if the Worker does not answer.
+ * Retires a Worker: `stopAccepting` makes its process accept no more connections, and only after it has stopped does the Worker release
+ * the answers that it holds, so that the clients' next requests go to another process. Resolves then. `reported` resolves when the usage
+ * of all its turns is reported, or with the end of the process, which does not end before. Rejects if the Worker does not answer.
  */
-export async function askForReport(socketPath: string): Promise<{ reported: Promise<void> }> {
-  const answer = await begunAnswer(socketPath, "report", null, TIMEOUT_MS);
-  answer.socket.setTimeout(0);
-  const reported = once(answer.resume(), "close").then(
-    () => {},
-    () => {},
-  );
-  return { reported };
+export async function retire(
+  socketPath: string,
+  stopAccepting: () => Promise<void>,
+): Promise<{ reported: Promise<void> }> {
+  // workerd accepts this connection before the next one, and closes it, because it has no request, when it stops accepting.
+  const idle = connect(socketPath);
+  const hasStopped = once(idle.resume(), "close").catch(() => {});
+  const asked = begun(socketPath, "retire", "POST", TIMEOUT_MS);
+  try {
+    asked.flushHeaders();
+    const answer = await begunAnswer(asked);
+    answer.socket.setTimeout(0);
+    const reported = once(answer.resume(), "close").then(
+      () => {},
+      () => {},
+    );
+    await stopAccepting();
+    await Promise.race([hasStopped, sleep(TIMEOUT_MS, undefined, { ref: false })]);
+    return { reported };
+  } finally {
+    // Its end releases the answers.
+    asked.end();
+    idle.destroy();
+  }
 }
 
 /** The interval at which the Worker is asked whether its turns have ended. Milliseconds. */

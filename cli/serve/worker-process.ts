@@ -29,7 +29,7 @@ import {
 } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
-import { askForReport, askLauncher, callsOf, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
+import { askLauncher, callsOf, retire, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
 import type { ListeningSockets } from "./listening.ts";
 import { type LogFormat, ownLine } from "./log-lines.ts";
 import { openFileList, openFilesLimit } from "./open-files.ts";
@@ -99,11 +99,11 @@ export interface WorkerProcess {
   /** Lets it refuse new requests, and waits until no foreground turn runs, and all usage is reported. Rejects if it does not answer. */
   drain(): Promise<void>;
   /**
-   * Makes it accept no more connections, those of its launcher included. It ends with its last client, when the usage of its requests is
-   * reported. Rejects if it does not answer.
+   * Makes it accept no more connections, those of its launcher included, and then release the answers that it holds. It ends with its
+   * last client, when the usage of its requests is reported. Rejects if it does not answer.
    */
-  stopAccepting(): Promise<void>;
-  /** Resolves when one that accepts no more connections has reported its usage, or has ended. */
+  retire(): Promise<void>;
+  /** Resolves when one that has retired has reported its usage, or has ended. */
   reported(): Promise<void>;
   /**
    * Ends it. For `graceMs` it refuses new requests, and continues the running ones: false if some were left, and cut
@@ -114,6 +114,9 @@ export interface WorkerProcess {
 
 /** The first descriptor that workerd inherits; the one before it is for its messages. */
 const FIRST_INHERITED = 4;
+
+/** A client's time from its connection to its first byte. Milliseconds. */
+const FIRST_BYTE_MS = 100;
 
 /** The interval at which a starting process is asked whether it answers. Milliseconds. */
 const START_POLL_MS = 5;
@@ -233,11 +236,18 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       hasHung: () => hasHung,
       configure: async (file) => (await tell("configuration", file)).mistakes ?? [],
       drain: () => untilDrained(launcherSocket),
-      stopAccepting: async () => {
-        ({ reported } = await askForReport(launcherSocket));
-        probing.abort();
-        isAccepting = false;
-        child.kill("SIGTERM");
+      retire: async () => {
+        const stopAccepting = async () => {
+          probing.abort();
+          isAccepting = false;
+          // workerd closes a connection whose first byte has not come. A process that stands still accepts none, and reads what has come
+          // meanwhile before it takes the signal.
+          child.kill("SIGSTOP");
+          await sleep(FIRST_BYTE_MS);
+          child.kill("SIGTERM");
+          child.kill("SIGCONT");
+        };
+        ({ reported } = await retire(launcherSocket, stopAccepting));
       },
       reported: () => reported,
       stop: (graceMs) => {

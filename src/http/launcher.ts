@@ -11,7 +11,6 @@ import { withObjects } from "../store/objects/objects.ts";
 import type { Carried } from "../store/objects/owned-object.ts";
 import { setOwnership, streamsHeld } from "../store/objects/ownership.ts";
 import {
-  clientsAreToLeave,
   type DiskState,
   noteDisk,
   type ProcessMeasures,
@@ -19,10 +18,7 @@ import {
   type Suspect,
 } from "../store/objects/process-state.ts";
 
-/** How long after `/retire` clients are told to leave: workerd has stopped accepting connections by then. Milliseconds. */
-const RETIRING_MS = 200;
-
-/** The interval at which a process that reports its usage looks whether its turns have ended. Milliseconds. */
+/** The interval at which a process that has retired looks whether its turns have ended. Milliseconds. */
 const REPORT_POLL_MS = 50;
 
 const encoder = new TextEncoder();
@@ -34,25 +30,31 @@ const encoder = new TextEncoder();
 export class Launcher extends WorkerEntrypoint<RawEnv> {
   override async fetch(request: Request): Promise<Response> {
     processState.hasLauncher = true;
-    const body = request.method === "POST" ? await request.json<unknown>() : undefined;
     const { pathname: command } = new URL(request.url);
+    if (command === "/retire") return this.#retire(request);
+    const body = request.method === "POST" ? await request.json<unknown>() : undefined;
     const more = await this.#run(command, body);
-    if (command === "/report") return this.#untilReported();
     const turns = unendedTurns();
     // The launcher may end a process that has no more turns: their usage must be reported by then.
     if (processState.isEnding) await reportAllEnded();
     return Response.json({ turns, streams: SseStream.open + followedRuns() - streamsHeld(), ...more });
   }
 
-  /** An answer that ends when the turns of this process have ended and their usage is reported: workerd does not end before. */
-  #untilReported(): Response {
+  /**
+   * Retires this process at the end of the request's body: it accepts no more connections then. The answer ends when its turns have ended
+   * and their usage is reported: workerd does not end before.
+   */
+  #retire(request: Request): Response {
     const { readable, writable } = new IdentityTransformStream();
     const writer = writable.getWriter();
     const report = async () => {
       // The first byte sends the header.
       await writer.write(encoder.encode("\n"));
-      // From then on every answer waits until its usage is reported.
-      while (!clientsAreToLeave() || unendedTurns() > 0) await scheduler.wait(REPORT_POLL_MS);
+      // A launcher that has ended ends it, too.
+      await request.text().catch(() => {});
+      // From now on every answer waits until its usage is reported.
+      processState.hasRetired = true;
+      while (unendedTurns() > 0) await scheduler.wait(REPORT_POLL_MS);
       await reportAllEnded();
       await writer.close();
     };
@@ -91,9 +93,6 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
         return undefined;
       case "/hold":
         processState.holdsAnswers = true;
-        return undefined;
-      case "/retire":
-        processState.retiresAt = Date.now() + RETIRING_MS;
         return undefined;
       default:
         return undefined;

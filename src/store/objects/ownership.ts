@@ -118,7 +118,7 @@ export async function released(answer: Response | Promise<Response>): Promise<Re
   const response = await answer;
   if (ownership === "owns") return response;
   const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") === true;
-  const isHeld = () => !ownsObjects() && (isStream || processState.holdsAnswers) && Date.now() < processState.retiresAt;
+  const isHeld = () => !ownsObjects() && (isStream || processState.holdsAnswers) && !processState.hasRetired;
   if (!isHeld()) return response;
   heldStreams += Number(isStream);
   while (isHeld()) await scheduler.wait(POLL_MS);

@@ -14,8 +14,8 @@ export const processState = {
   isEnding: false,
   /** All answers wait until this process stops accepting connections. */
   holdsAnswers: false,
-  /** When this process stops accepting connections, because another one serves. Unix milliseconds. */
-  retiresAt: Number.POSITIVE_INFINITY,
+  /** This process accepts no more connections, because another one serves. */
+  hasRetired: false,
   /** The process has a launcher, which can tell it to end. */
   hasLauncher: false,
   /** The state of the disk, as the launcher measures it (`cli/serve/free-disk.ts`). Undefined without a launcher that watches it. */
@@ -65,7 +65,7 @@ const POLL_MS = 500;
 
 /** True once clients should reconnect: to another process, or to this one after its restart. */
 export function clientsAreToLeave(): boolean {
-  return processState.isEnding || Date.now() >= processState.retiresAt;
+  return processState.isEnding || processState.hasRetired;
 }
 
 /**
