@@ -306,19 +306,45 @@ it("is used by the Agents SDK unmodified", async () => {
   expect(finalOutput).toContain("3");
 });
 
-it("goes on after a kill, in the background, and makes no call twice", async () => {
-  const code = `const one = await tools.docs__wait({ n: 1 }); let two;
-    try { two = await tools.docs__wait({ n: 2 }); } catch (error) { two = error.message; } return [one, two].join();`;
-  const fields = { model: CHAT, tools: [program, adding()], input: writing(CHAT, code), background: true };
-  const { id } = await gateway.openai.responses.create(fields);
-  await eventually(() => release);
-  await gateway.restart();
-  release?.();
-  const response = await ended(gateway, id);
-  expect(response.status).toBe("completed");
-  const waits = server.calls.filter(({ name }) => name === "wait");
-  expect(waits.map(({ arguments: args }) => args.n)).toEqual([1, 2]);
-  expect(onlyItem(response, "program_output").result).toMatch(/^1,.*restarted/);
+describe("the calls of hosted tools that a program makes at once", () => {
+  const race = `const open = [2, 1].map((n) => tools.docs__wait({ n })); const first = await Promise.race(open);
+    const next = await tools.docs__add({ a: Number(first), b: 1 });`;
+  const made = [{ n: 2 }, { n: 1 }, { a: 1, b: 1 }];
+  const madeSince = (before: number) => server.calls.slice(before).map(({ arguments: args }) => args);
+  const endsIn = (response: Pick<Response, "output">) =>
+    itemsOfType(response, "mcp_call").map((item) => "result_index" in item && item.result_index);
+
+  it("end one by one: the program goes on with the first result, here and with kept items", async () => {
+    const before = server.calls.length;
+    const fields = { model: CHAT, tools: [program, adding(), lookUp], store: false };
+    const code = `${race} return [first, next, (await tools.look_up({ key: first })).value].join();`;
+    const question: ResponseInputItem = { role: "user", content: writing(CHAT, code) };
+    const asked = gateway.openai.responses.create({ ...fields, input: [question] });
+    // The slow one has not ended.
+    await eventually(() => server.calls.length === before + 3);
+    release?.();
+    const first = await asked;
+    expect(madeSince(before)).toEqual(made);
+    expect(endsIn(first)).toEqual([2, 0, 1]);
+    const { call_id } = onlyItem(first, "function_call");
+    const input = [question, ...(first.output as ResponseInputItem[]), outputOf(call_id, 6)];
+    const second = await gateway.openai.responses.create({ ...fields, input });
+    expect(onlyItem(second, "program_output")).toMatchObject({ status: "completed", result: "1,2,6" });
+  });
+
+  it("have the same order after a kill, and none is made twice: those that it has interrupted throw", async () => {
+    const before = server.calls.length;
+    const rest = `const rest = await Promise.allSettled([open[0], tools.docs__wait({ n: 3 })]);
+      return [first, next, ...rest.map(({ reason }) => /restarted/.test(reason?.message))].join();`;
+    const fields = { model: CHAT, tools: [program, adding()], background: true };
+    const { id } = await gateway.openai.responses.create({ ...fields, input: writing(CHAT, race + rest) });
+    await eventually(() => server.calls.length === before + 4);
+    await gateway.restart();
+    const response = await ended(gateway, id);
+    expect(madeSince(before)).toEqual([...made, { n: 3 }]);
+    expect(endsIn(response).slice(1, 3)).toEqual([0, 1]);
+    expect(onlyItem(response, "program_output")).toMatchObject({ status: "completed", result: "1,2,true,true" });
+  });
 });
 
 it("is a 400 where the deployment cannot run programs", async () => {

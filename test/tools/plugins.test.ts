@@ -214,9 +214,10 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
   const response = initialResponse({ model: "m" }, { id: "resp_a", model: "m", createdAt: 0 });
   const messages = new RawMessages(state, response, size, none);
   const session = { container: () => "cntr_a" } as ToolSession;
+  const past = { history: [], replays: [], input: [], removed: [] };
   const calls = new PluginCallItems(
     { state, writer, size, messages, fingerprint: () => "" },
-    { asked: { request: { include: INCLUDE } }, tools: { plugins: PLUGINS, session } },
+    { asked: { request: { include: INCLUDE } }, past, tools: { plugins: PLUGINS, session } },
   );
   return { calls, state, events };
 }

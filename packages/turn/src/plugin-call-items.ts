@@ -1,7 +1,8 @@
 import { forEachAtOnce } from "@responses-edge/bounded-io/long-work";
 import { traceparent } from "@responses-edge/otlp";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { ItemEvent, Unnumbered } from "@responses-edge/responses-api/items/events";
-import { isServerCall, programOf, type ServerCall } from "@responses-edge/responses-api/items/registry";
+import { type Item, isServerCall, programOf, type ServerCall } from "@responses-edge/responses-api/items/registry";
 import { isJson } from "@responses-edge/responses-api/json";
 import { beginToolCall, endToolCall } from "./contract/measurements.ts";
 import type { CallItem, Plugins } from "./contract/plugin.ts";
@@ -17,6 +18,7 @@ import {
 import { interrupted } from "./faults.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
+import { resultsOf } from "./program-record.ts";
 import type { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer } from "./records.ts";
 import { addWhole } from "./whole-items.ts";
@@ -47,6 +49,9 @@ interface OpenPluginCall {
   deltaHead: string;
 }
 
+/** A call whose text has not begun. */
+const BEGUN = { text: "", outputIndex: -1, deltaHead: "" };
+
 /** A call's approval and its program, if it has them. */
 type Origin = Partial<Pick<ApprovedCall, "request" | "by">>;
 
@@ -60,6 +65,7 @@ export interface CallParts extends OutputParts {
 
 export class PluginCallItems {
   readonly #output: CallParts;
+  readonly #past: TurnOptions["past"];
   readonly #plugins: Plugins;
   /** The additional fields to show (`include` of the request). */
   readonly #include: readonly string[];
@@ -81,8 +87,9 @@ export class PluginCallItems {
   /** Calls that are open in the state continue. */
   constructor(
     output: CallParts,
-    { asked: { request }, tools }: Pick<TurnOptions, "tools"> & { asked: Pick<TurnOptions["asked"], "request"> },
+    { asked: { request }, past, tools }: Pick<TurnOptions, "past" | "tools"> & { asked: { request: CreateRequest } },
   ) {
+    this.#past = past;
     this.#output = output;
     this.#plugins = tools.plugins;
     this.#include = request.include ?? [];
@@ -125,16 +132,7 @@ export class PluginCallItems {
     const { item: shape } = plugin;
     // A built-in tool's call has its full name, by whichever engine it was made.
     const name = plugin.fullName?.(tool) ?? written;
-    const call: OpenPluginCall = {
-      tool,
-      name,
-      approvalRequest: request ?? null,
-      by,
-      text: "",
-      shape,
-      outputIndex: -1,
-      deltaHead: "",
-    };
+    const call: OpenPluginCall = { ...BEGUN, tool, name, shape, by, approvalRequest: request ?? null };
     this.#open.set(index, call);
     if (shape.canShow(tool, "", false)) this.#show(call);
     this.append(index, text);
@@ -156,17 +154,9 @@ export class PluginCallItems {
     const tool = this.#plugins.toolOf(item);
     if (!tool) return;
     const { item: shape } = this.#plugins.of(tool);
-    this.#open.set(-1 - outputIndex, {
-      tool,
-      name: "",
-      shape,
-      text: (shape.written && (item as ShownWords)[shape.written.field]) ?? "",
-      approvalRequest: null,
-      by: undefined,
-      item,
-      outputIndex,
-      deltaHead: "",
-    });
+    const text = (shape.written && (item as ShownWords)[shape.written.field]) ?? "";
+    const unknown = { name: "", approvalRequest: null, by: undefined };
+    this.#open.set(-1 - outputIndex, { ...BEGUN, ...unknown, tool, shape, text, item, outputIndex });
   }
 
   /** Continues, under this index, the call that was open when the turn was cut off. False if none was shown. */
@@ -323,6 +313,11 @@ export class PluginCallItems {
     this.pending.delete(id);
     // A search for tools never fails: it may only find none.
     Object.assign(item, { status: outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed" });
+    const program = programOf(item);
+    if (program !== undefined) {
+      const { history, input } = this.#past;
+      Object.assign(item, { result_index: resultsOf(program, [history, input, this.#output.state.output as Item[]]) });
+    }
     const shape = this.#plugins.of(tool).item;
     const type = shape.finish(item, outcome, this.#include);
     size.length += shape.resultLength?.(item) ?? 0;

@@ -19,9 +19,9 @@ import type { ToolExchange } from "./contract/engine.ts";
  * The record of a program: its calls and their results, as the items of its conversation have them. A program is never
  * held open. It runs again from its beginning with its record, in another turn or after a crash.
  *
- * The `call_id` of each call ends in its number among the program's calls. Results have the order of the items that give
- * them, which is the order in which the program got them: those of hosted tools are given together once all of a step are
- * known, in the order of their calls, and those of the client with its next request.
+ * The `call_id` of each call ends in its number among the program's calls. Results have the order in which the program got
+ * them. Those of the client come with its next request, in the order of their items. Those of hosted tools come as their
+ * calls end, which is another order than that of the calls: `result_index` of each item has it.
  */
 
 type ProgramItem = Extract<Item, { type: "program" }>;
@@ -127,7 +127,24 @@ export function readPrograms(items: readonly Item[], reading: RecordReading): Ma
       else add(record, { sequence, error: exchange.output });
     }
   }
+  for (const record of programs.values()) record.results = inOrderOfEnds(record);
   return programs;
+}
+
+/** The results, those of hosted tools in the order in which their calls have ended. */
+function inOrderOfEnds({ calls, results }: ProgramRecord): Result[] {
+  const indexOf = ({ sequence }: Result) => resultIndexOf(calls.get(sequence) ?? {}) ?? -1;
+  const hosted = results.filter((result) => indexOf(result) >= 0).sort((a, b) => indexOf(a) - indexOf(b));
+  return results.map((result) => (indexOf(result) >= 0 ? (hosted.shift() ?? result) : result));
+}
+
+function resultIndexOf(item: object): number | undefined {
+  return "result_index" in item && typeof item.result_index === "number" ? item.result_index : undefined;
+}
+
+/** The number of results that a program has from hosted tools, by its call id. */
+export function resultsOf(program: string, items: readonly (readonly Item[])[]): number {
+  return items.flat().filter((item) => programOf(item) === program && resultIndexOf(item) !== undefined).length;
 }
 
 function hasEnded(item: { status?: unknown }): boolean {

@@ -16,6 +16,7 @@ import type { TurnOptions } from "./options.ts";
 import { FRAME_LENGTH } from "./output-events.ts";
 import { hasPrograms, type ProgramRecord, programCallId, REFUSED, readPrograms } from "./program-record.ts";
 import { matchOutputs } from "./prompt.ts";
+import { RunningCalls } from "./running-calls.ts";
 import type { TurnOutput } from "./turn-output.ts";
 
 /**
@@ -154,36 +155,45 @@ export class ProgramRuns {
   async #run(id: string): Promise<void> {
     const { measured, clock, sink } = this.#options.host;
     const noted = beginToolCall(measured, { tool: { kind: "program" }, name: PROGRAM_TOOL }, clock());
+    const running = new RunningCalls((call) => this.#output.calls.answer(this.#options, [call]));
     let failed = true;
     try {
-      failed = (await this.#steps(id)) === "failed";
+      failed = (await this.#steps(id, running).finally(() => running.untilAll())) === "failed";
     } finally {
       endToolCall(noted, { failed }, clock());
       sink?.flush();
     }
   }
 
-  /** Steps of a program until it ends, or until it waits for the client. */
-  async #steps(id: string): Promise<"ended" | "failed" | "waits"> {
+  /**
+   * Steps of a program until it ends, or until it waits for the client. A step comes after each result, or after the few
+   * that have come during the last step. The program ends when all of its calls have ended.
+   */
+  async #steps(id: string, running: RunningCalls): Promise<"ended" | "failed" | "waits"> {
     const { signal, sink } = this.#options.host;
     for (;;) {
       signal.throwIfAborted();
+      const { ended } = running;
       const record = this.#records().get(id);
       if (!record) return "ended";
       const step = await this.#step(record);
       if (step.type === "ended") {
+        await running.untilAll();
         const status = step.status === "completed" ? "completed" : "incomplete";
         this.#end(id, step.output, status);
         return step.status === "completed" ? "ended" : "failed";
       }
       const begun = this.#begin(record, step.calls);
       if ("fault" in begun) {
+        await running.untilAll();
         this.#end(id, `${step.console}${begun.fault}`, "incomplete");
         return "failed";
       }
       sink?.flush();
-      if (begun.hosted.length === 0) return "waits";
-      await this.#output.calls.answer(this.#options, begun.hosted);
+      running.add(begun.hosted);
+      if (running.ended > ended) continue;
+      if (running.areOver) return "waits";
+      await running.untilNext();
     }
   }
 

@@ -205,7 +205,7 @@ export class LongWork {
 }
 
 /** The number of items whose work runs at the same time. */
-const MAX_CONCURRENT = 8;
+export const MAX_CONCURRENT = 8;
 
 /**
  * Runs `work` for each item, at most `MAX_CONCURRENT` of them concurrently, begun in order. Rejects as the first failure does,

@@ -15,7 +15,7 @@ export const codeInterpreterCall = {
     status: z.enum(["in_progress", "completed", "incomplete", "interpreting", "failed"]).nullish(),
     ...programCall,
   }).transform(
-    normal("id type caller call_id code container_id outputs status", {
+    normal("id type caller call_id result_index code container_id outputs status", {
       code: null,
       container_id: "auto",
       outputs: null,

@@ -31,7 +31,7 @@ export const fileSearchCall = {
     ).nullish(),
     status: z.enum(STATUSES).nullish(),
     ...programCall,
-  }).transform(normal("id type caller call_id queries results status", { queries: [], ...COMPLETED })),
+  }).transform(normal("id type caller call_id result_index queries results status", { queries: [], ...COMPLETED })),
   output: () =>
     answered("file_search_call", {
       queries: z.array(z.string()),

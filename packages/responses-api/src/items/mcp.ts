@@ -23,7 +23,7 @@ export const mcpCall = {
     status: z.enum(["in_progress", "completed", "incomplete", "calling", "failed"]).nullish(),
     ...programCall,
   }).transform(
-    normal("id type caller call_id server_label name arguments status approval_request_id output error", {
+    normal("id type caller call_id result_index server_label name arguments status approval_request_id output error", {
       ...COMPLETED,
       approval_request_id: null,
       output: null,

@@ -213,6 +213,13 @@ export function answeredOutput<const Type extends string, Shape extends z.ZodRaw
 
 export const shownCaller = once(() => caller.unwrap().unwrap().optional());
 
-/** The fields of a hosted tool's call that only a program's call has, in requests and in answers. */
-export const programCall = { caller, call_id: callId.nullish() };
-export const shownProgramCall = once(() => ({ caller: shownCaller(), call_id: z.string().optional() }));
+/**
+ * The fields of a hosted tool's call that only a program's call has, in requests and in answers. `result_index` is the place
+ * of its result among those that the program got from hosted tools, from 0.
+ */
+export const programCall = { caller, call_id: callId.nullish(), result_index: z.int().min(0).nullish() };
+export const shownProgramCall = once(() => ({
+  caller: shownCaller(),
+  call_id: z.string().optional(),
+  result_index: z.int().optional(),
+}));

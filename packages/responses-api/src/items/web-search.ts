@@ -12,7 +12,12 @@ export const webSearchCall = {
     action: z.looseObject({ type: z.enum(["search", "open_page", "find_in_page", "find"]) }).nullish(),
     status: z.enum(["in_progress", "searching", "completed", "failed", "incomplete"]).nullish(),
     ...programCall,
-  }).transform(normal("id type caller call_id action status", { action: { type: "search", query: "" }, ...COMPLETED })),
+  }).transform(
+    normal("id type caller call_id result_index action status", {
+      action: { type: "search", query: "" },
+      ...COMPLETED,
+    }),
+  ),
   output: () =>
     answered("web_search_call", {
       action: z.discriminatedUnion("type", [
