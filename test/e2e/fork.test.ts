@@ -4,11 +4,15 @@ import type {
   ResponseStreamEvent,
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { CHANNEL, harmonyTokenizer } from "../../dev/simulator/harmony-tokenizer.ts";
+import { serveSimulator } from "../../dev/simulator/serve.ts";
+import { descriptionOf } from "../conformance/api-description.ts";
 import { parseEventStream } from "../conformance/event-stream.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { replay } from "./event-streams.ts";
 import { expectError } from "./expectations.ts";
-import { GPT_OSS, lastTurns } from "./harmony-support.ts";
-import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { GPT_OSS, lastCompletion, lastPromptIds, lastTurns } from "./harmony-support.ts";
+import { eventually, type Gateway, gatewayAt, lastPrompt } from "./support.ts";
 import {
   chatMessages,
   generations,
@@ -27,12 +31,16 @@ import { ended } from "./turns.ts";
 
 let gateway: Gateway;
 let server: ToolServer;
+let worker: WorkerdProcess;
 beforeAll(async () => {
   server = await startTools({
     add: { properties: { a: { const: 1 }, b: { const: 2 } }, run: () => "3" },
     twice: { properties: { n: { const: 4 } }, run: () => "8" },
   });
-  gateway = await startGateway({ MCP_SERVERS: server.url });
+  const vllm = await serveSimulator();
+  const variables = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", MCP_SERVERS: server.url };
+  worker = await startWorkerd(variables);
+  gateway = gatewayAt(worker, vllm, await descriptionOf(worker.url));
 });
 afterAll(async () => {
   await gateway?.close();
@@ -69,7 +77,18 @@ function eventsOf(stream: string): ResponseStreamEvent[] {
   return events.filter((event) => !("response" in event));
 }
 
+async function replayed(id: string): Promise<ResponseStreamEvent[]> {
+  return eventsOf(await (await gateway.fetch(`${gateway.url}/v1/responses/${id}/replay`, { method: "POST" })).text());
+}
+
 const tools = () => [mcp(server)];
+
+const WHERE = {
+  type: "object",
+  properties: { where: { const: "at the harbour, beside the lighthouse" } },
+  required: ["where"],
+  additionalProperties: false,
+};
 
 describe.each(MODELS)("a fork of a response of %s", (model) => {
   it.each([true, false])("at any event begins with the same events, background: %s", async (background) => {
@@ -175,6 +194,70 @@ describe("a fork", () => {
     // The call itself is in another response, whose branch could only end there.
     await expectError(await fork(asked.id, { at: call.call_id, output: "sun" }), { status: 400, param: "output" });
     await expectError(await fork(asked.id, { at: call.id }), { status: 400, param: "at" });
+  });
+
+  it.each(MODELS)("goes on after and within a call that its client answers (%s)", async (model) => {
+    const functions = ["look", "hear"].map((name) => ({
+      type: "function" as const,
+      name,
+      parameters: WHERE,
+      strict: true,
+    }));
+    const source = await create({ model, input: "Call look and hear.", tools: functions });
+    const calls = itemsOfType(source, "function_call").map(({ name, arguments: args }) => [name, JSON.parse(args)]);
+    const within = (await replayed(source.id)).find(({ type }) => type === "response.function_call_arguments.delta");
+    const points: unknown[] = [within?.sequence_number];
+    // gpt-oss makes one call at a time, which is the whole output.
+    if (model !== GPT_OSS) points.push(itemsOfType(source, "function_call")[0]?.id);
+    for (const at of points) {
+      const branch = await forked(source.id, { at });
+      const own = itemsOfType(branch, "function_call").map(({ name, arguments: args }) => [name, JSON.parse(args)]);
+      expect(own).toEqual(calls.slice(0, own.length));
+      expect(own.length).toBeGreaterThan(0);
+    }
+  });
+
+  it("goes on after an asynchronous call in the round that follows it", async () => {
+    const look = { type: "function", name: "look", parameters: WHERE, strict: true, async: true } as const;
+    const source = await create({ model: "simulator", input: "Call look.", tools: [look] } as never);
+    expect(source.output.map(({ type }) => type)).toEqual(["function_call", "message"]);
+    const at = (await replayed(source.id)).find(({ type }) => type === "response.output_text.delta")?.sequence_number;
+    expect(anonymous((await forked(source.id, { at })).output)).toEqual(anonymous(source.output));
+  });
+
+  it("of gpt-oss has its tokens, also where the beginning ends within one, and survives a kill", async () => {
+    const input = "Say incomprehensibilities and counterrevolutionaries.";
+    const source = await create({ model: GPT_OSS, input });
+    const tokenizer = await harmonyTokenizer();
+    const deltas = (await replayed(source.id)).filter((event) => event.type === "response.output_text.delta");
+    const ids = await lastPromptIds(gateway);
+    const whole = (text: string) => tokenizer.encode(`<|channel|>final<|message|>${text}`);
+    for (const { sequence_number: at } of deltas) {
+      expect(textOf(await forked(source.id, { at }))).toBe(textOf(source));
+      const prompt = lastCompletion(gateway).prompt as number[];
+      expect(prompt.slice(0, ids.length)).toEqual(ids);
+      const text = deltas.flatMap((event) => (event.sequence_number <= at ? [event.delta] : [])).join("");
+      const message = prompt.slice(prompt.lastIndexOf(CHANNEL));
+      expect(tokenizer.decode(message)).toBe(tokenizer.decode(whole(text)));
+      // The tokens of the whole answer, as far as they are in the text.
+      const own = whole(textOf(source));
+      const isIn = (count: number) => tokenizer.decode(message).startsWith(tokenizer.decode(own.slice(0, count)));
+      const kept = own.filter((_, index) => isIn(index + 1));
+      expect(message.slice(0, kept.length)).toEqual(kept);
+    }
+    const fields = { at: deltas[0]?.sequence_number, model: `${GPT_OSS}?fault=stall:3&fault_times=1` };
+    const answer = await fetch(`${gateway.url}/v1/responses/${source.id}/fork`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ ...fields, background: true, stream: true }),
+    });
+    const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+    let said = "";
+    while (said.split('"type":"response.output_text.delta"').length < 4) said += (await reader?.read())?.value ?? "";
+    await worker.kill();
+    await worker.restart();
+    const branch = await ended(gateway, /resp_\w+/.exec(said)?.[0] ?? "");
+    expect(textOf(branch)).toBe(textOf(source));
   });
 
   it("continues in the middle of a text, with another model", async () => {

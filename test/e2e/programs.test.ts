@@ -3,7 +3,6 @@ import { agentOf } from "@responses-edge/responses-api/items/multi-agent";
 import type { Response, ResponseInputItem, ResponseOutputItem, Tool } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { expectError } from "./expectations.ts";
 import { GPT_OSS } from "./harmony-support.ts";
 import { CHAT, MODELS, type ProgramGateway, program, startPrograms, writing } from "./program-support.ts";
 import { SocketClient } from "./socket-support.ts";
@@ -97,7 +96,7 @@ describe.each(MODELS)("a program of %s", (model) => {
       const done = events.flatMap((event) => (event.type === "response.output_item.done" ? [event.item] : []));
       expect(done).toContainEqual(onlyItem(response, "program"));
     }
-    // A replay has each item, and runs nothing. No branch begins within a program's calls.
+    // A replay has each item, and runs nothing.
     const send = (what: string, body: object) =>
       fetch(`${gateway.url}/v1/responses/${response.id}/${what}`, {
         method: "POST",
@@ -107,10 +106,24 @@ describe.each(MODELS)("a program of %s", (model) => {
     const replayed = await (await send("replay", {})).text();
     for (const each of response.output) expect(replayed).toContain(JSON.stringify(each));
     expect(server.calls).toHaveLength(before + 3);
-    await expectError(await send("fork", { at: onlyItem(response, "program_output").id }), {
-      status: 400,
-      param: "at",
-    });
+    // Branches run on with the program as far as they have it: a call that is complete is not made again.
+    const calls = itemsOfType(response, "mcp_call");
+    for (const [made, at] of [
+      [3, onlyItem(response, "program").id],
+      [1, calls[1]?.id],
+      [0, onlyItem(response, "program_output").id],
+    ]) {
+      const branch = await send("fork", { at });
+      expect(branch.status).toBe(200);
+      const forked = (await branch.json()) as Response;
+      expect(typesIn(forked)).toEqual(types);
+      expect(onlyItem(forked, "program_output").result).toBe("3\n43");
+      expect(server.calls).toHaveLength(before + 3 + Number(made));
+      server.calls.splice(before + 3);
+    }
+    const other = (await (await send("fork", { at: calls[2]?.id, output: "1000" })).json()) as Response;
+    expect(onlyItem(other, "program_output").result).toBe("3\n1000");
+    expect(server.calls).toHaveLength(before + 3);
   });
 
   it("sees the tools as typed functions, and not those that only programs may call, or only the model", async () => {

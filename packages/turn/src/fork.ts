@@ -1,9 +1,14 @@
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { StreamEvent } from "@responses-edge/responses-api/items/events";
+import { isOfOtherAgent } from "@responses-edge/responses-api/items/multi-agent";
 import {
-  isClientCall,
+  type Item,
+  isAsyncCall,
   isServerCall,
+  isWord,
   type OutputItem,
+  programOf,
+  repliedId,
   type ServerCall,
 } from "@responses-edge/responses-api/items/registry";
 import type { RawMessage, Replay, Sampled, ToolExchange } from "./contract/engine.ts";
@@ -41,8 +46,8 @@ export interface ForkSource {
 export interface ForkMeans {
   /** The tool of a call; undefined if its item does not tell. */
   toolOf: (item: ServerCall) => CalledTool | undefined;
-  /** The call and answer in an item. */
-  exchangeOf: (item: OutputItem, replay: Replay | undefined) => ToolExchange | undefined;
+  /** The call and answer in an item of an output. */
+  exchangeOf: (item: OutputItem, replay: Replay | undefined, output: readonly OutputItem[]) => ToolExchange | undefined;
   /**
    * The samples after which an engine goes on that continues by samples: those of the messages, of which the last one is
    * still open with the text `open`, if that is given. Undefined if they are not known. Absent for an engine that continues by text.
@@ -192,7 +197,8 @@ class ForkedLog {
     const item = this.#output[event.output_index ?? -1];
     if (item && isAnswerEvent(event, item)) {
       this.#held.push(event);
-      if (this.#hasMoreCalls(item)) return;
+      // A program gets its results in their order.
+      if (programOf(item) === undefined && this.#hasMoreCalls(item)) return;
       this.#release();
     } else this.#add(event);
   }
@@ -213,7 +219,7 @@ class ForkedLog {
     const index = event.output_index ?? -1;
     const item = this.#output[index];
     if (type === "response.output_item.added") {
-      if (this.#unanswered?.size === 0 && item?.type !== "tool_search_output") this.#endRound();
+      if (item) this.#beforeAdded(item, this.#output[index - 1]);
       this.#added += 1;
       this.#open = "";
     }
@@ -245,14 +251,20 @@ class ForkedLog {
     }
   }
 
+  /** An item may begin the answers to the round's calls, or the next round. */
+  #beforeAdded(item: OutputItem, before: OutputItem | undefined): void {
+    const isAnswer = isOfAnswers(item);
+    // After asynchronous calls and their outputs the model goes on at once.
+    const goesOn = before && isWord(item) && (isAsyncCall(before) || repliedId(before as Item) !== undefined);
+    if (isAnswer || goesOn) this.#beginAnswering();
+    if (this.#unanswered?.size === 0 && !isAnswer) this.#endRound();
+    if (programOf(item) !== undefined && isAnsweredCall(item)) this.#unanswered?.add(item.id);
+  }
+
   /** The lines. Throws the 400 of a branch that cannot go on from here. */
   end(): string[] {
     this.#release();
     if (this.#added === 0) return [];
-    // The record of a program's calls is sealed with the ids that they had.
-    if (this.#output.slice(0, this.#added).some(({ type }) => type === "program")) {
-      throw invalidRequest("at", "A branch cannot go on after a program of the model. It may begin before it.");
-    }
     if (this.#unanswered) {
       if (this.#unanswered.size > (this.#changed === undefined ? 0 : 1)) {
         throw invalidRequest("at", "A branch cannot begin while a call is being answered.");
@@ -304,7 +316,7 @@ class ForkedLog {
   }
 
   #exchangeOf(item: ServerCall): ToolExchange | undefined {
-    return this.#means.exchangeOf(item, this.#replays.get(item.id));
+    return this.#means.exchangeOf(item, this.#replays.get(item.id), this.#output);
   }
 
   #answer(item: ServerCall): void {
@@ -340,10 +352,7 @@ class ForkedLog {
     const isOpen = !this.#done.has(this.#added - 1);
     const messages = replays.flatMap((replay) => own(replay?.messages ?? []));
     const { sampledOf } = this.#means;
-    if (!sampledOf) {
-      if (!items.some(isClientCall)) return;
-      throw invalidRequest("at", "A branch cannot go on after a call that its client answers.");
-    }
+    if (!sampledOf) return;
     const sampled = replays.includes(undefined) ? undefined : sampledOf(messages, isOpen ? this.#open : undefined);
     if (!sampled) {
       throw invalidRequest("at", "The model's own messages are not stored from which it could go on here.");
@@ -356,6 +365,19 @@ class ForkedLog {
 function isAnswerEvent({ type }: ItemEvent, item: OutputItem): item is ServerCall {
   if (!isServerCall(item)) return false;
   return ANSWERING.test(type) || (type === "response.output_item.done" && isAnsweredCall(item));
+}
+
+/** Tells whether an item comes while calls are answered: what a call, a program, an agent or the client has given. */
+function isOfAnswers(item: OutputItem): boolean {
+  switch (item.type) {
+    case "program_output":
+    case "tool_search_output":
+    case "multi_agent_call_output":
+    case "agent_message":
+      return true;
+    default:
+      return programOf(item) !== undefined || isOfOtherAgent(item) || repliedId(item as Item) !== undefined;
+  }
 }
 
 /** Tells whether a hosted call was answered. */

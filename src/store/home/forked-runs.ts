@@ -1,12 +1,11 @@
 import { invalidRequest, responseInProgress, responseNotFound } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import { answeredId, type Item, type OutputItem } from "@responses-edge/responses-api/items/registry";
-import { forkedLines, forkPointOf } from "@responses-edge/turn/fork";
+import { type ForkMeans, forkedLines, forkPointOf } from "@responses-edge/turn/fork";
 import { impliedEvents } from "@responses-edge/turn/implied-events";
 import { responseBody } from "@responses-edge/turn/response";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import type { TurnState } from "@responses-edge/turn/state";
-import { forkMeans } from "../../assembly/fork-means.ts";
 import type { EventLogStore } from "./event-log.ts";
 import type { HomeRows } from "./home-rows.ts";
 import { type Fork, type RunSpec, runningBody } from "./run-store.ts";
@@ -25,7 +24,7 @@ export interface ForkedBeginning {
  * does not exist, the 409 of one in progress, and the 400s of one that is not stored, and of a point from which no branch can
  * go on.
  */
-export function forkRun(rows: HomeRows, spec: RunSpec, fork: Fork): ForkedBeginning | undefined {
+export function forkRun(rows: HomeRows, spec: RunSpec, fork: Fork, means: ForkMeans): ForkedBeginning | undefined {
   const { turn, at, output } = fork;
   const source = rows.turns.hasResponse(turn) ? rows.turns.settled(turn) : undefined;
   const id = responseId({ home: spec.home, turn });
@@ -50,7 +49,7 @@ export function forkRun(rows: HomeRows, spec: RunSpec, fork: Fork): ForkedBeginn
     output: items,
     replays: JSON.parse(source.messages ?? "[]"),
   };
-  const lines = forkedLines(turnSource, point, forkMeans(spec.model, items), life).map(renamed);
+  const lines = forkedLines(turnSource, point, means, life).map(renamed);
   if (lines.length === 0) return undefined;
   return { lines, state: readLoggedTurn(lines) };
 }

@@ -70,7 +70,7 @@ export class Home extends OwnedObject {
       load: tenantRuns.of(tenant, name, this),
       address,
       history: (spec) => historyOfRun(rows, spec),
-      fork: (spec, fork) => forkRun(rows, spec, fork),
+      fork: (spec, fork, means) => forkRun(rows, spec, fork, means),
       acquireConversation: () => conversation.acquireToResume(),
       transaction: (body) => rows.transaction(body),
       settle: (settled, result) => settleRun(this.#settling, settled, result),

@@ -3,6 +3,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
 import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
+import type { ForkMeans } from "@responses-edge/turn/fork";
 import { matchOutputs } from "@responses-edge/turn/prompt";
 import type { TurnState } from "@responses-edge/turn/state";
 import { callsBefore } from "@responses-edge/turn/timing";
@@ -51,7 +52,7 @@ export interface RunHome {
   /** The history that a run continues. Throws the 400 of deleted items. */
   history(spec: RunSpec): { history: History; base: number | null };
   /** The beginning of a branch (`forked-runs.ts`). Throws as `forkRun` does. */
-  fork(spec: RunSpec, fork: Fork): ForkedBeginning | undefined;
+  fork(spec: RunSpec, fork: Fork, means: ForkMeans): ForkedBeginning | undefined;
   /** Waits for the conversation's lock, without a limit. */
   acquireConversation(): Promise<Lease | undefined>;
   /** Runs `body` in a transaction: all its writes take effect, or none. */

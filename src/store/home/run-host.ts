@@ -10,7 +10,9 @@ import {
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
+import type { ForkMeans } from "@responses-edge/turn/fork";
 import type { TurnResult } from "@responses-edge/turn/turn";
+import { forkMeans } from "../../assembly/fork-means.ts";
 import { loadConfig } from "../../config/index.ts";
 import { tooManyAgents } from "../../contract/agent-runs.ts";
 import { announceRun } from "../deployment/board.ts";
@@ -114,13 +116,18 @@ export class RunHost {
    * Starts a run: stores it first, so that no crash can lose it. Throws the 400s of an input that does not fit its
    * history, the 429s and the 503 of limits, and for a branch as `forkRun` does. `scope` holds the lease of the turn's conversation, if it is in one:
    * the run takes it over and releases it at its end; a refused run leaves it to the caller. `access` is to the MCP
-   * servers of the request, and kept only as long as this process lives.
+   * servers of the request, and kept only as long as this process lives. `means` are those of a branch.
    */
-  start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
+  start(
+    spec: RunSpec,
+    scope: DisposableStack,
+    access: Readonly<Record<string, McpAccess>>,
+    means: ForkMeans | undefined,
+  ): void {
     this.#checkTeam(spec);
     scope.defer(this.#countRun());
     const permits = scope.use(new Permits("run", this.#ownerOf(spec), 0));
-    const forked = spec.fork && this.#home.fork(spec, spec.fork);
+    const forked = spec.fork && means && this.#home.fork(spec, spec.fork, means);
     const run = prepareRun(this.#home, spec, forked?.state, access);
     const past = readRunPast(this.#home, spec);
     run.length += past.length;
@@ -265,13 +272,14 @@ async function begin(home: Admission, spec: RunSpec, { ticket, waitMs, access }:
   const lease = spec.inConversation ? scope.use(await home.conversation.acquire(ticket, waitMs)) : undefined;
   if (spec.inConversation) spec.waitedMs = Date.now() - begunAt;
   await home.housekeeping.watchRuns();
+  const means = spec.fork && (await forkMeans(spec.model));
   // Nothing awaits from here to the start: of two requests with one turn, one starts it and the other finds it.
   const meanwhile = home.find(spec.turn);
   if (meanwhile) return meanwhile;
   if (spec.inConversation && !lease) throw conversationLocked();
   // Deleted while this turn waited.
   checkConversation(home, spec);
-  home.runs.start(spec, scope, access);
+  home.runs.start(spec, scope, access, means);
   if (!isUnstored(spec)) home.rows.noteResponse(spec.turn);
   // An object that was empty until now may have deleted its alarm during the wait.
   await home.housekeeping.watchRuns();

@@ -3,10 +3,14 @@ import { FIRST_SPECIAL_ID, MESSAGE, PieceReader, type Tokenizer } from "@respons
 /** Samples without the end of their last message. */
 
 /**
- * The ids without those of the last message's text after the characters that are kept, and without anything after that
+ * The ids without those of the last message's text after the characters that are kept (`lengths`: of the text after each token), and without anything after that
  * message. A token that has other characters, too, is left out. All ids if there is no message.
  */
-export function cutIds(ids: readonly number[], kept: (text: string) => number, tokenizer: Tokenizer): number[] {
+export function cutIds(
+  ids: readonly number[],
+  kept: (text: string, lengths: readonly number[]) => number,
+  tokenizer: Tokenizer,
+): number[] {
   const from = ids.lastIndexOf(MESSAGE) + 1;
   if (from === 0) return [...ids];
   const special = ids.findIndex((id, index) => index >= from && id >= FIRST_SPECIAL_ID);
@@ -20,7 +24,7 @@ export function cutIds(ids: readonly number[], kept: (text: string) => number, t
     for (const piece of reader.read({ text: "", ids: [id] }) ?? []) if (typeof piece === "string") text += piece;
     lengths.push(text.length);
   }
-  const length = kept(text);
+  const length = kept(text, lengths);
   if (length >= text.length) return ids.slice(0, end);
   // Not the first bytes of the next character, which add no text.
   const most = Math.max(0, ...lengths.filter((each) => each <= length));

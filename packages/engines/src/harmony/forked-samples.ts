@@ -1,25 +1,50 @@
-import { CALL, END, renderMessage, toText } from "@responses-edge/harmony";
+import { finish } from "@responses-edge/bounded-io/long-work";
+import { renderMessage, type Segment, type Tokenizer, tokenizing } from "@responses-edge/harmony";
 import type { RawMessage, Sampled } from "@responses-edge/turn/contract/engine";
 import { withHeader } from "./conversation.ts";
+import { cutIds } from "./cut-samples.ts";
+import { loadTokenizer } from "./load-tokenizer.ts";
 import { fromRawMessage } from "./raw-messages.ts";
 
-/** The beginning of every message of the model, which is the end of its prompt. */
-const BEGINNING = "<|start|>assistant";
+/** After `<|start|>`, the beginning of every message of the model, which is the end of its prompt. */
+const ROLE = "assistant";
+
+/** `samplesOf`, with the tokenizer. */
+export async function samplesOfMessages(): Promise<
+  (messages: readonly RawMessage[], open: string | undefined) => Sampled | undefined
+> {
+  const tokenizer = await loadTokenizer();
+  return (messages, open) => samplesOf(messages, open, tokenizer);
+}
 
 /**
- * The samples of messages that the model has written in one round, as text with special tokens as literals. With `open`, the last message has
- * only this text so far. Undefined if the last message does not begin with it.
+ * The samples of messages that the model has written in one round, as the tokens that it has for their text. With `open`, the last message
+ * has only this text so far: of the tokens of the whole message, those that are in it. Undefined if the last message does not begin with it.
  */
-export function samplesOf(messages: readonly RawMessage[], open: string | undefined): Sampled | undefined {
+function samplesOf(
+  messages: readonly RawMessage[],
+  open: string | undefined,
+  tokenizer: Tokenizer,
+): Sampled | undefined {
   const written = messages.map(fromRawMessage).filter(({ role }) => role === "assistant");
   const last = written.pop();
   if (!last) return undefined;
-  const rendered = written.map((message) => toText(renderMessage(withHeader(message, "channel-first")))).join("");
+  const idsOf = (segments: Segment[]) => finish(tokenizing(segments, tokenizer));
+  const all = [...written, last].flatMap((message) => renderMessage(withHeader(message, "channel-first")));
+  const [, role = "", ...rest] = all;
+  const ids = idsOf([String(role).slice(ROLE.length), ...rest]);
+  if (open === undefined) return { ids };
   const whole = last.content.map((part) => (part.type === "text" ? part.text : "")).join("");
-  if (open !== undefined && !whole.startsWith(open)) return undefined;
-  const message = open === undefined ? last : { ...last, content: [{ type: "text" as const, text: open }] };
-  const segments = renderMessage(withHeader(message, "channel-first"));
-  const end = segments.at(-1);
-  const isClosed = open === undefined || (end !== END && end !== CALL);
-  return { text: (rendered + toText(isClosed ? segments : segments.slice(0, -1))).slice(BEGINNING.length) };
+  if (!whole.startsWith(open)) return undefined;
+  let kept = 0;
+  const begun = cutIds(
+    ids,
+    (_text, lengths) => {
+      kept = Math.max(0, ...lengths.filter((length) => length <= open.length));
+      return kept;
+    },
+    tokenizer,
+  );
+  // The text may end within a token.
+  return { ids: [...begun, ...idsOf([open.slice(kept)])] };
 }
