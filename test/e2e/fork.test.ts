@@ -100,7 +100,7 @@ describe.each(MODELS)("a fork of a response of %s", (model) => {
     // Few enough to be quick, and of every kind in the four runs of this test.
     const offset = (background ? 0 : 2) + (model === GPT_OSS ? 1 : 0);
     const points = all.flatMap((event, at) => (at % 7 === offset && !("response" in event) ? [at] : []));
-    expect(points.length).toBeGreaterThan(2);
+    expect(points.length).toBeGreaterThan(1);
     for (const at of points) {
       const refused = await fork(source.id, { at, background: true });
       if (!refused.ok) {

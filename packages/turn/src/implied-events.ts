@@ -46,7 +46,7 @@ export function* impliedEvents(response: ShownResponse): Generator<WrittenEvent>
   for (const [output_index, item] of output.entries()) {
     const place = { item_id: item.id, output_index };
     yield written("response.output_item.added", { output_index, item: addedItem(item) });
-    for (const [type, fields] of eventsWithin(item, place)) yield written(type, { ...place, ...fields });
+    for (const [type, fields] of eventsWithin(item, place, inPieces)) yield written(type, { ...place, ...fields });
     if (isDone(item, output_index === output.length - 1, head.status)) {
       yield written("response.output_item.done", { output_index, item });
     }
@@ -62,7 +62,7 @@ function isDone(item: OutputItem, isLast: boolean, status: ResponseObject["statu
 }
 
 /** An item as it is added: without what its events tell. */
-function addedItem(item: OutputItem): Fields {
+export function addedItem(item: OutputItem): Fields {
   switch (item.type) {
     case "message":
       return { ...item, status: "in_progress", content: [] };
@@ -104,28 +104,35 @@ function addedItem(item: OutputItem): Fields {
   }
 }
 
+/** The deltas of a text. */
+type CutText = (text: string) => Iterable<string>;
+
 /** The events between those in which an item is added and done. `place` is in all of them. */
-function* eventsWithin(item: OutputItem, place: { item_id?: string | undefined }): Generator<Said> {
+export function* eventsWithin(
+  item: OutputItem,
+  place: { item_id?: string | undefined },
+  cut: CutText,
+): Generator<Said> {
   switch (item.type) {
     case "message":
-      for (const [content_index, part] of item.content.entries()) yield* eventsOfPart(part, content_index);
+      for (const [content_index, part] of item.content.entries()) yield* eventsOfPart(cut, part, content_index);
       return;
     case "reasoning":
       for (const [summary_index, part] of item.summary.entries()) {
         const at = { summary_index };
         yield ["response.reasoning_summary_part.added", { ...at, part: { ...part, text: "" } }];
-        yield* deltas("response.reasoning_summary_text.delta", part.text, at);
+        yield* deltas(cut, "response.reasoning_summary_text.delta", part.text, at);
         yield ["response.reasoning_summary_text.done", { ...at, text: part.text }];
         yield ["response.reasoning_summary_part.done", { ...at, part }];
       }
-      for (const [content_index, part] of (item.content ?? []).entries()) yield* eventsOfPart(part, content_index);
+      for (const [content_index, part] of (item.content ?? []).entries()) yield* eventsOfPart(cut, part, content_index);
       return;
     case "function_call":
-      yield* deltas("response.function_call_arguments.delta", item.arguments);
+      yield* deltas(cut, "response.function_call_arguments.delta", item.arguments);
       yield ["response.function_call_arguments.done", { name: item.name, arguments: item.arguments }];
       return;
     case "custom_tool_call":
-      yield* deltas("response.custom_tool_call_input.delta", item.input);
+      yield* deltas(cut, "response.custom_tool_call_input.delta", item.input);
       yield ["response.custom_tool_call_input.done", { input: item.input }];
       return;
     case "shell_call":
@@ -139,7 +146,7 @@ function* eventsWithin(item: OutputItem, place: { item_id?: string | undefined }
       return;
     case "mcp_call":
       yield ["response.mcp_call.in_progress", {}];
-      yield* deltas("response.mcp_call_arguments.delta", item.arguments);
+      yield* deltas(cut, "response.mcp_call_arguments.delta", item.arguments);
       yield ["response.mcp_call_arguments.done", { arguments: item.arguments }];
       if (item.status === "completed") yield ["response.mcp_call.completed", {}];
       else if (item.status === "failed") yield ["response.mcp_call.failed", {}];
@@ -150,7 +157,7 @@ function* eventsWithin(item: OutputItem, place: { item_id?: string | undefined }
       return;
     case "code_interpreter_call":
       yield ["response.code_interpreter_call.in_progress", {}];
-      yield* deltas("response.code_interpreter_call_code.delta", item.code ?? "");
+      yield* deltas(cut, "response.code_interpreter_call_code.delta", item.code ?? "");
       yield ["response.code_interpreter_call_code.done", { code: item.code ?? "" }];
       if (item.status === "incomplete") return;
       yield ["response.code_interpreter_call.interpreting", {}];
@@ -176,14 +183,14 @@ type Part =
   | Extract<OutputItem, { type: "message" }>["content"][number]
   | NonNullable<Extract<OutputItem, { type: "reasoning" }>["content"]>[number];
 
-function* eventsOfPart(part: Part, content_index: number): Generator<Said> {
+function* eventsOfPart(cut: CutText, part: Part, content_index: number): Generator<Said> {
   const at = { content_index };
   switch (part.type) {
     case "output_text": {
       const { text, annotations, logprobs = [] } = part;
       const empty = { ...part, text: "", annotations: [], logprobs: [] };
       yield ["response.content_part.added", { ...at, part: empty }];
-      for (const piece of textPieces(text, logprobs)) yield ["response.output_text.delta", { ...at, ...piece }];
+      for (const piece of textPieces(cut, text, logprobs)) yield ["response.output_text.delta", { ...at, ...piece }];
       for (const [annotation_index, annotation] of annotations.entries()) {
         yield ["response.output_text.annotation.added", { ...at, annotation_index, annotation }];
       }
@@ -192,12 +199,12 @@ function* eventsOfPart(part: Part, content_index: number): Generator<Said> {
     }
     case "refusal":
       yield ["response.content_part.added", { ...at, part: { ...part, refusal: "" } }];
-      yield* deltas("response.refusal.delta", part.refusal, at);
+      yield* deltas(cut, "response.refusal.delta", part.refusal, at);
       yield ["response.refusal.done", { ...at, refusal: part.refusal }];
       break;
     case "reasoning_text":
       yield ["response.content_part.added", { ...at, part: { ...part, text: "" } }];
-      yield* deltas("response.reasoning_text.delta", part.text, at);
+      yield* deltas(cut, "response.reasoning_text.delta", part.text, at);
       yield ["response.reasoning_text.done", { ...at, text: part.text }];
   }
   yield ["response.content_part.done", { ...at, part }];
@@ -206,13 +213,17 @@ function* eventsOfPart(part: Part, content_index: number): Generator<Said> {
 /** A word with the white space before it, in pieces of at most 32 characters. Every text consists of these. */
 const PIECE = /\s{0,16}\S{1,16}|\s{1,16}/gu;
 
-function* deltas(type: EventType, text: string, at: Fields = {}): Generator<Said> {
-  for (const [delta] of text.matchAll(PIECE)) yield [type, { ...at, delta }];
+function* inPieces(text: string): Generator<string> {
+  for (const [piece] of text.matchAll(PIECE)) yield piece;
+}
+
+function* deltas(cut: CutText, type: EventType, text: string, at: Fields = {}): Generator<Said> {
+  for (const delta of cut(text)) yield [type, { ...at, delta }];
 }
 
 /** The pieces of a text, which are its tokens where these are known. */
-function* textPieces(text: string, logprobs: readonly TokenLogprob[]): Generator<Fields> {
+function* textPieces(cut: CutText, text: string, logprobs: readonly TokenLogprob[]): Generator<Fields> {
   if (logprobs.length > 0 && logprobs.map(({ token }) => token).join("") === text) {
     for (const logprob of logprobs) yield { delta: logprob.token, logprobs: [logprob] };
-  } else for (const [delta] of text.matchAll(PIECE)) yield { delta, logprobs: [] };
+  } else for (const delta of cut(text)) yield { delta, logprobs: [] };
 }

@@ -22,6 +22,8 @@ export class InjectedOutputs implements SteeredTurn {
   readonly #options: Pick<TurnOptions, "past" | "tools" | "host">;
   readonly #output: TurnOutput;
   #isOver = false;
+  /** The calls of history and input whose outputs may come. */
+  #ofPast: Calls | undefined;
 
   /** Attaches the turn to its steering, if it has one. */
   constructor(options: Pick<TurnOptions, "past" | "tools" | "host">, output: TurnOutput) {
@@ -88,14 +90,21 @@ export class InjectedOutputs implements SteeredTurn {
   }
 
   /** The calls whose outputs may come, by their ids. */
-  #openCalls(): Map<string, Item & { agent?: unknown }> {
+  #openCalls(): Calls {
     const { history, input } = this.#options.past;
-    const calls = new Map<string, Item>();
-    for (const item of [...history, ...input, ...(this.#output.state.output as Item[])]) {
-      const id = calledId(item);
-      if (id !== undefined && (isAsyncCall(item) || isOfOtherAgent(item))) calls.set(id, item);
-      calls.delete(answeredId(item) ?? "");
-    }
-    return calls;
+    this.#ofPast ??= openCalls(openCalls(new Map(), history), input);
+    return openCalls(new Map(this.#ofPast), this.#output.state.output as Item[]);
   }
+}
+
+type Calls = Map<string, Item & { agent?: unknown }>;
+
+/** Adds the calls of items to `calls`, and removes those that they answer. */
+function openCalls(calls: Calls, items: readonly Item[]): Calls {
+  for (const item of items) {
+    const id = calledId(item);
+    if (id !== undefined && (isAsyncCall(item) || isOfOtherAgent(item))) calls.set(id, item);
+    calls.delete(answeredId(item) ?? "");
+  }
+  return calls;
 }

@@ -6,6 +6,7 @@ import { BYTES_PER_TOKEN, estimateFrame, estimateTokens } from "@responses-edge/
 import { namedTurnAddress, responseId, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import type { Item, OutputItem } from "@responses-edge/responses-api/items/registry";
 import { echoTool, type McpAccess, withheldLabels } from "@responses-edge/responses-api/tools";
+import { pause } from "@responses-edge/turn/contract/pause";
 import { withItemIds } from "@responses-edge/turn/prompt";
 import { costOf, NOTHING_STORED } from "@responses-edge/usage-limits";
 import type { TurnSpec } from "../../assembly/assemble-turn.ts";
@@ -45,8 +46,9 @@ interface AgentHost {
 /** Millionths of a dollar are counted for a model without a price, so that a budget that is used up refuses it, too. */
 const LEAST_COST = 0.001;
 
-/** The pause before a home is asked again whose process has ended. Milliseconds. */
-const RETRY_MS = 200;
+/** The pause before a home is asked again whose process has ended: the first, which doubles, and the longest. Milliseconds. */
+const RETRY_MS = 100;
+const MAX_RETRY_MS = 5_000;
 
 export function agentRuns(owner: AgentOwner, host: AgentHost): AgentRuns {
   const { spec } = owner;
@@ -64,7 +66,7 @@ export function agentRuns(owner: AgentOwner, host: AgentHost): AgentRuns {
     },
 
     async ended(turn, signal) {
-      for (;;) {
+      for (let wait = RETRY_MS; ; wait = Math.min(2 * wait, MAX_RETRY_MS)) {
         try {
           const finished = homes.ask(spec.home, null, (home) => home.finished(turn));
           return resultOf(await unlessAborted(finished, signal));
@@ -72,7 +74,7 @@ export function agentRuns(owner: AgentOwner, host: AgentHost): AgentRuns {
           signal.throwIfAborted();
           if (error instanceof ApiError) throw error;
           // The home's process has ended, or handed the home over.
-          await scheduler.wait(RETRY_MS);
+          await pause(wait, signal);
         }
       }
     },

@@ -1,7 +1,7 @@
 import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import type { ItemType } from "./item-type.ts";
-import { callId, itemId, outputText, text } from "./parts.ts";
+import { callId, inputImage, itemId, outputText, text } from "./parts.ts";
 import { answered, COMPLETED, given, normal } from "./shapes.ts";
 
 /** The items of hosted agents (openai 7.59 beta, `responses_multi_agent=v1`). */
@@ -77,9 +77,14 @@ export const multiAgentCallOutput = {
   events: {},
 } as const satisfies ItemType;
 
-const part = z.object({ type: z.enum(["input_text", "output_text", "text"]), text });
+const TEXTS = ["input_text", "output_text", "text"] as const;
+const part = z.discriminatedUnion("type", [
+  z.object({ type: z.enum(TEXTS), text }),
+  inputImage,
+  z.object({ type: z.literal("encrypted_content"), encrypted_content: text }),
+]);
 
-/** The result of an agent's task, for the agent that gave it. */
+/** The result of an agent's task, for the agent that gave it. This server makes texts only; others encrypt them. */
 export const agentMessage = {
   prefix: "amsg",
   kind: "none",
@@ -93,7 +98,18 @@ export const agentMessage = {
     answered("agent_message", {
       author: z.string(),
       recipient: z.string(),
-      content: z.array(z.object({ type: z.enum(["input_text", "output_text", "text"]), text: z.string() })),
+      content: z.array(
+        z.union([
+          z.object({ type: z.enum(TEXTS), text: z.string() }),
+          z.object({
+            type: z.literal("input_image"),
+            image_url: z.string().nullish(),
+            file_id: z.string().nullish(),
+            detail: z.string(),
+          }),
+          z.object({ type: z.literal("encrypted_content"), encrypted_content: z.string() }),
+        ]),
+      ),
     }),
   events: {},
 } as const satisfies ItemType;

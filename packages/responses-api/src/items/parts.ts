@@ -46,7 +46,7 @@ function oneSource(part: object, fields: readonly string[], context: z.Refinemen
   refuse(context, [second], `Mutually exclusive parameters: '${first}' and '${second}'.`, "invalid_value");
 }
 
-const inputImage = given("input_image", {
+export const inputImage = given("input_image", {
   image_url: z.string().nullish(),
   file_id: z.string().nullish(),
   detail: z.enum(["low", "high", "auto", "original"]).nullish(),
