@@ -25,7 +25,14 @@ export interface Action<Subject, Item = Subject> {
   href?: (subject: Subject) => string;
   /** Undefined where nothing has to be asked. The title and the word of the button are the action's, by default. */
   asks?: (subject: Subject) => Partial<Question> | undefined | Promise<Partial<Question>>;
-  /** @param given the values of the question's form. Throws what goes wrong. */
+  /** The path that gets the values of the question's form, or the `body`, and answers with the object as it is then. */
+  posts?: (subject: Subject) => string;
+  body?: (given: ApiObject, subject: Subject) => unknown;
+  /** The address of the object, where it is shown then. */
+  opens?: (item: Item) => string;
+  /** Is announced. */
+  told?: string | ((subject: Subject) => string);
+  /** Done in the place of a POST. @param given the values of the question's form. Throws what goes wrong. */
   does?: (subject: Subject, given: ApiObject) => Promise<Outcome<Item> | undefined>;
 }
 
@@ -63,6 +70,10 @@ export function deletion<Item extends { id: string }>(
   };
 }
 
+function textOf<Subject>(text: string | ((subject: Subject) => string), subject: Subject) {
+  return typeof text === "string" ? text : text(subject);
+}
+
 export class Actions<Item extends { id: string }> {
   #took;
   #said;
@@ -86,7 +97,7 @@ export class Actions<Item extends { id: string }> {
   button<Subject>(action: Action<Subject, Item>, subject: Subject, id: string, name = "", isNamed = true) {
     const { label, icon: image, isDangerous, isMain, needs, isFor, href } = action;
     if ((needs && !may(needs)) || isFor?.(subject) === false) return nothing;
-    const text = typeof label === "string" ? label : label(subject);
+    const text = textOf(label, subject);
     const whole = `${text} ${name}`.trim();
     const look = `button action ${isNamed ? "" : "bare"} ${isDangerous ? "danger" : ""} ${isMain ? "primary" : ""}`;
     const inner = html`${icon(image)}<span>${text}</span>`;
@@ -110,13 +121,18 @@ export class Actions<Item extends { id: string }> {
     this.#said(fault);
   }
 
-  async #askAndDo<Subject>({ label, asks, does, isDangerous }: Action<Subject, Item>, subject: Subject, id: string) {
+  async #askAndDo<Subject>(action: Action<Subject, Item>, subject: Subject, id: string) {
+    const { label, asks, posts, body = (given) => given, opens, told = "", does, isDangerous } = action;
     let outcome: Outcome<Item> = {};
     const work = async (given: ApiObject) => {
-      outcome = (await does?.(subject, given)) ?? {};
+      if (posts) {
+        const item: Item = await callJson(posts(subject), { method: "POST", body: await body(given, subject) });
+        if (opens) location.hash = opens(item);
+        outcome = { item, told: textOf(told, subject) };
+      } else outcome = (await does?.(subject, given)) ?? {};
     };
     const question = await asks?.(subject);
-    const name = typeof label === "string" ? label : label(subject);
+    const name = textOf(label, subject);
     if (!question) await work({});
     else if (!(await askFor({ title: name, action: name, isDangerous, ...question }, work))) return;
     if (outcome.told) announce(outcome.told);

@@ -2,10 +2,9 @@ import { html, nothing } from "lit-html";
 import type { Batch, File } from "../api-types.d.ts";
 import type { Action } from "./actions.ts";
 import { call, callJson } from "./api.ts";
-import { namedId, objectsTable } from "./cards-table.ts";
+import { type Column, column, namedId, noted, objectsTable } from "./cards-table.ts";
 import { textOf } from "./event-batches.ts";
-import { count, moment, size } from "./format.ts";
-import { statusTag } from "./item-view.ts";
+import { count, inWords, moment, size } from "./format.ts";
 import { type PagePart, type Resource, ResourceList, resourceView } from "./resource.ts";
 import { saveFile } from "./save.ts";
 import { linkButton } from "./share.ts";
@@ -25,11 +24,9 @@ const MAX_LINE_LENGTH = 8 * 1024 * 1024;
 /** The number of faults that are shown. */
 const MAX_FAULTS = 100;
 
-/** The field with the time of each end. */
-const ENDS = ["completed_at", "failed_at", "expired_at", "cancelled_at"];
-
 /** True while the batch may change. */
-const isOpen = (batch: Batch) => !ENDS.some((end) => end in batch);
+const isOpen = (batch: Batch) =>
+  !["completed_at", "failed_at", "expired_at", "cancelled_at"].some((end) => end in batch);
 
 const pathOf = (id: string) => `${PATH}/${encodeURIComponent(id)}`;
 
@@ -38,27 +35,24 @@ function requestsInWords({ request_counts: { total, completed, failed } }: Batch
   return `${count(completed)} of ${count(total)} answered${failed > 0 ? `, ${count(failed)} failed` : ""}`;
 }
 
-function linkTemplate({ id, metadata }: Batch) {
-  const link = html`<a href=${`#/batches/${id}`}>${metadata?.name ?? id}</a>`;
-  return metadata?.name ? namedId(link, id) : link;
-}
+const nameOf = ({ metadata, id }: Batch) => metadata?.name ?? id;
 
 const BATCHES: Resource<Batch> = {
   title: "Batches",
   source: PATH,
   address: "#/batches",
-  nameOf: ({ metadata, id }) => metadata?.name ?? id,
+  nameOf,
   none: "There are no batches.",
   columns: [
-    ["Batch", linkTemplate],
-    ["Status", (batch) => statusTag(batch.status)],
     [
-      "Endpoint",
-      ({ endpoint, model }) => html`${endpoint}${model ? html`<br /><span class="note">${model}</span>` : nothing}`,
+      "Batch",
+      (batch) => noted(html`<a href=${`#/batches/${batch.id}`}>${nameOf(batch)}</a>`, batch.metadata?.name && batch.id),
     ],
+    column("status"),
+    ["Endpoint", ({ endpoint, model }) => noted(endpoint, model)],
     ["Requests", requestsInWords],
     ["Tokens", (batch) => count(batch.usage.total_tokens), "number"],
-    ["Created", (batch) => moment(batch.created_at), "when"],
+    column("created_at"),
   ],
   isChanging: isOpen,
   everyMs: 3_000,
@@ -87,10 +81,8 @@ const BATCHES: Resource<Batch> = {
         text: "No further request begins. Its files will have the answers so far.",
         action: "Cancel the batch",
       }),
-      does: async ({ id }) => ({
-        item: await callJson(`${pathOf(id)}/cancel`, { method: "POST" }),
-        told: "The batch is being cancelled.",
-      }),
+      posts: ({ id }) => `${pathOf(id)}/cancel`,
+      told: "The batch is being cancelled.",
     },
   ],
   page: {
@@ -146,27 +138,29 @@ function creation(chosen: string): Action<undefined, Batch> {
         action: "Create",
       };
     },
-    async does(_, { input_file_id, name, seconds }) {
-      const item: Batch = await callJson(PATH, {
-        body: {
-          input_file_id,
-          endpoint: await endpointIn(input_file_id),
-          completion_window: "24h",
-          metadata: name && { name },
-          output_expires_after: seconds && { anchor: "created_at", seconds: Number(seconds) },
-        },
-      });
-      location.hash = `#/batches/${item.id}`;
-      return { item, told: "The batch was created." };
-    },
+    posts: () => PATH,
+    body: async ({ input_file_id, name, seconds }) => ({
+      input_file_id,
+      endpoint: await endpointIn(input_file_id),
+      completion_window: "24h",
+      metadata: name && { name },
+      output_expires_after: seconds && { anchor: "created_at", seconds: Number(seconds) },
+    }),
+    opens: ({ id }) => `#/batches/${id}`,
+    told: "The batch was created.",
   };
 }
 
-/** The `url` of the first request in a file. Throws an Error for people, and an ApiFault. */
+/** The `url` of the first request in a file, of which no more is read. Throws an Error for people, and an ApiFault. */
 async function endpointIn(file: string) {
-  const line = await firstLine(file);
+  const { body } = await call(`/v1/files/${encodeURIComponent(file)}/content`);
+  let text = "";
+  for await (const part of body ? textOf(body) : []) {
+    text += part;
+    if (part.includes("\n") || text.length > MAX_LINE_LENGTH) break;
+  }
   try {
-    const { url } = JSON.parse(line);
+    const { url } = JSON.parse(text.split("\n", 1)[0] ?? "");
     if (typeof url === "string") return url;
   } catch {
     // Said below.
@@ -174,31 +168,14 @@ async function endpointIn(file: string) {
   throw new Error("The first line of the file is no request: it needs to be a JSON object with a 'url'.");
 }
 
-/** Reads no more of a file than it needs. */
-async function firstLine(file: string) {
-  const { body } = await call(`/v1/files/${encodeURIComponent(file)}/content`);
-  let text = "";
-  for await (const part of body ? textOf(body) : []) {
-    text += part;
-    if (part.includes("\n") || text.length > MAX_LINE_LENGTH) break;
-  }
-  return text.split("\n", 1)[0] ?? "";
-}
-
 /** The times of a batch, in order. Its last moment is named where it has not ended. */
 function timesOf(batch: Batch) {
   const times = Object.entries(batch)
     .filter(([name, value]) => name.endsWith("_at") && name !== "expires_at" && typeof value === "number")
-    .map(([name, value]) => [nameOfTime(name), Number(value)] as const)
+    .map(([name, value]) => [inWords(name.replace(/_at$/, "")), Number(value)] as const)
     .sort(([, one], [, other]) => one - other);
   if (isOpen(batch)) times.push(["Expires", batch.expires_at]);
   return times.map(([name, value]) => [name, moment(value)] as const);
-}
-
-/** @param field such as `in_progress_at` */
-function nameOfTime(field: string) {
-  const words = field.replace(/_at$/, "").replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 /** A file of a batch; without its object where it was deleted. */
@@ -216,15 +193,13 @@ function filesOf(id: string): PagePart<Batch> {
       async source() {
         const { input_file_id: input, output_file_id: output, error_file_id: errors } = await callJson(pathOf(id));
         const files = Object.entries({ Input: input, Answers: output, Errors: errors });
-        return Promise.all(
-          files
-            .filter(([, file]) => file)
-            .map(async ([label, file]) => ({
-              id: file,
-              label,
-              file: await callJson(`/v1/files/${encodeURIComponent(file)}`).catch(() => undefined),
-            })),
-        );
+        const objects = files
+          .filter(([, file]) => file)
+          .map(async ([label, file]) => ({
+            ...{ id: file, label },
+            file: await callJson(`/v1/files/${encodeURIComponent(file)}`).catch(() => undefined),
+          }));
+        return { data: await Promise.all(objects) };
       },
       nameOf: (each) => each.label,
       none: "It has no files.",
@@ -251,16 +226,12 @@ function filesOf(id: string): PagePart<Batch> {
 type Fault = NonNullable<Batch["errors"]>["data"][number];
 
 function faultsTemplate(faults: readonly Fault[]) {
-  const table = objectsTable<Fault>(
-    "Faults",
-    [
-      ["Line", (fault) => fault.line ?? "–", "number"],
-      ["Field", (fault) => fault.param ?? "–"],
-      ["Fault", ({ message, code }) => html`<bdi>${message}</bdi> <code class="note">${code}</code>`],
-    ],
-    faults.slice(0, MAX_FAULTS),
-  );
-  return html`<h3>Faults of the input file</h3> ${table}
+  const columns: Column<Fault>[] = [
+    ["Line", (fault) => fault.line ?? "–", "number"],
+    ["Field", (fault) => fault.param ?? "–"],
+    ["Fault", ({ message, code }) => html`<bdi>${message}</bdi> <code class="note">${code}</code>`],
+  ];
+  return html`<h3>Faults of the input file</h3> ${objectsTable("Faults", columns, faults.slice(0, MAX_FAULTS))}
     ${faults.length > MAX_FAULTS ? html`<p class="note">and ${count(faults.length - MAX_FAULTS)} more</p>` : nothing}`;
 }
 

@@ -1,10 +1,27 @@
 import { html, nothing } from "lit-html";
+import { inWords, moment, size } from "./format.ts";
+import { statusTag } from "./item-view.ts";
 
 /**
  * A column of a table of objects. `number`: at the end of the line. `when`: a moment, which is not broken. `long`: a text
  * of many words.
  */
 export type Column<Item> = readonly [heading: string, cell: (item: Item) => unknown, kind?: "number" | "when" | "long"];
+
+/** The headings of fields that their names do not say. */
+const HEADINGS: Record<string, string> = { bytes: "Size", usage_bytes: "Size" };
+
+/** The column of a field that every list shows alike: a moment, a size, a status or a text. */
+export function column<Name extends string>(field: Name): Column<{ readonly [name in Name]?: unknown }> {
+  const heading = HEADINGS[field] ?? inWords(field.replace(/_at$/, ""));
+  if (field.endsWith("_at")) {
+    const none = field === "expires_at" ? "never" : "–";
+    return [heading, (item) => moment(item[field] as number | null | undefined, none), "when"];
+  }
+  if (field.endsWith("bytes")) return [heading, (item) => size(item[field] as number), "number"];
+  if (field === "status") return [heading, (item) => statusTag(item[field] as string)];
+  return [heading, (item) => item[field] ?? "–"];
+}
 
 /**
  * A table of objects, which scrolls within its own width. The first column names them. Its rows become cards on a narrow
@@ -38,35 +55,19 @@ export function objectsTable<Item>(
   </div>`;
 }
 
-/** The figures of a chart, for people who cannot see it. */
-export function figuresTable<Item>(label: string, columns: readonly Column<Item>[], items: readonly Item[]) {
-  return html`<details class="card"><summary>The figures as a table</summary>${objectsTable(label, columns, items)}</details>`;
-}
-
-/** A score from 0 to 1. */
-export interface Score {
-  name: unknown;
-  /** The name of the meter. */
-  label: string;
-  value: number;
-  text: string;
-  /** True of a score that is bad, false of one that is good, undefined of one that is neither. */
-  isBad?: boolean;
-  note?: string;
-}
-
-/** @param headings of the columns: names, scores and, where there are any, notes */
-export function scoresTable(label: string, headings: readonly string[], scores: readonly Score[]) {
+/**
+ * A score from 0 to 1, as a meter and as a text.
+ * @param isBad true of a score that is bad, false of one that is good, undefined of one that is neither
+ */
+export function meter(label: string, value: number, text: string, isBad?: boolean) {
   // A browser shows a value above both bounds as bad, and one below as good.
-  const bound = ({ isBad }: Score) => (isBad === undefined ? nothing : isBad ? 0.001 : 1);
-  const cells: Column<Score>[1][] = [
-    ({ name }) => name,
-    (score) =>
-      html`<meter min="0" max="1" optimum=${score.isBad === undefined ? nothing : 0} low=${bound(score)} high=${bound(score)} .value=${score.value} aria-label=${score.label}></meter> ${score.text}`,
-    ({ note }) => note,
-  ];
-  const columns = headings.map((heading, index) => [heading, cells[index] ?? (() => ""), "when"] as const);
-  return objectsTable(label, columns, scores);
+  const bound = isBad === undefined ? nothing : isBad ? 0.001 : 1;
+  return html`<meter min="0" max="1" optimum=${isBad === undefined ? nothing : 0} low=${bound} high=${bound} .value=${value} aria-label=${label}></meter> ${text}`;
+}
+
+/** A value with notes below it, as far as there are any. */
+export function noted(value: unknown, ...notes: unknown[]) {
+  return html`${value}${notes.map((note) => (note ? html`<p class="note">${note}</p>` : nothing))}`;
 }
 
 /** A name, with the id below it. */

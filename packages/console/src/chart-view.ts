@@ -2,9 +2,6 @@ import { html, nothing, render } from "lit-html";
 import { beside } from "./beside.ts";
 import type { Chart, DrawnChart } from "./chart.ts";
 
-/** The number of colours in `base.css`. */
-export const MAX_SERIES = 7;
-
 /** A chart. A table beside it has the same figures for people who cannot see it. */
 export class ChartView {
   element = document.createElement("figure");
@@ -84,25 +81,4 @@ export class ChartView {
     });
     return `${labelOf(times[at] ?? 0)}: ${amounts.join(", ") || "–"}`;
   }
-}
-
-const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumSignificantDigits: 3 });
-
-/** A number for an axis, such as `12K`. */
-export function shortly(value: number) {
-  return compact.format(Number(value.toPrecision(6)));
-}
-
-/**
- * The label of a moment on an axis, in the browser's language.
- * @param time Unix seconds
- * @param width of a bucket, in seconds
- * @param span of the chart, in seconds
- */
-export function labelOfTime(time: number, width: number, span: number) {
-  const day = { day: "numeric", month: "short" } as const;
-  const hour = { hour: "2-digit", minute: "2-digit" } as const;
-  // A day is one of UTC's: so the server counts.
-  const options = width >= 86_400 ? { ...day, timeZone: "UTC" } : span > 86_400 ? { ...day, ...hour } : hour;
-  return new Date(time * 1_000).toLocaleString(undefined, options);
 }

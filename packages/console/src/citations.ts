@@ -1,9 +1,10 @@
+import { comparedWords } from "@responses-edge/vector-search/words";
 import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.ts";
 import { faultNotice, messageWithField } from "./dialogs.ts";
 import type { ApiObject } from "./json.ts";
 import type { Insert } from "./long-text.ts";
-import { type Found, pagesTag, passageText, wordsOf } from "./passage.ts";
+import { type Found, pagesTag, passageText } from "./passage.ts";
 
 /**
  * The files that a text cites, with the passages of them that were found. The text has numbers, and a list below it has
@@ -201,8 +202,8 @@ function passagesTemplate({ passages = [], cited, isAsking, fault }: Source) {
 
 /** Long words that both the passage and the text citing it contain. */
 function commonWords(text: string, cited: string) {
-  const said = [...wordsOf(cited)].filter((word) => word.length > 3);
-  const there = wordsOf(text);
+  const said = [...comparedWords(cited)].filter((word) => word.length > 3);
+  const there = comparedWords(text);
   return said.filter((word) => there.has(word));
 }
 

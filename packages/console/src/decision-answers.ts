@@ -1,6 +1,6 @@
 import { html, nothing } from "lit-html";
 import type { Decision } from "../api-types.d.ts";
-import { scoresTable } from "./cards-table.ts";
+import { type Column, meter, objectsTable } from "./cards-table.ts";
 import { beginning, count } from "./format.ts";
 
 /** The answers of a decision, with the probability of each option. */
@@ -17,19 +17,22 @@ export function decisionAnswers({ model, answers, usage }: Decision, questions: 
   `;
 }
 
+/** An option, and its probability. */
+type Option = readonly [name: string, probability: number];
+
+const COLUMNS: Column<Option>[] = [
+  ["Option", ([name]) => html`<bdi>${name}</bdi>`, "when"],
+  ["Probability", ([name, value]) => meter(`Probability of ${name}`, value, `${(100 * value).toFixed(1)} %`), "when"],
+];
+
 function answerTemplate(answer: Answer, index: number, asked: string) {
   const title = answer.name ?? `Question ${index + 1}`;
-  const rows = rowsOf(answer).map(([option, value]) => ({
-    name: html`<bdi>${option}</bdi>`,
-    label: `Probability of ${option}`,
-    value,
-    text: `${(100 * value).toFixed(1)} %`,
-  }));
+  const options = optionsOf(answer);
   return html`<section class="card stack">
     <h3><bdi>${title}</bdi></h3>
     <p class="note" dir="auto">${beginning(asked, HEADING_LENGTH)}</p>
     <p>${resultTemplate(answer)}</p>
-    ${rows.length === 0 ? nothing : scoresTable(`Probabilities of ${title}`, ["Option", "Probability"], rows)}
+    ${options.length === 0 ? nothing : objectsTable(`Probabilities of ${title}`, COLUMNS, options)}
   </section>`;
 }
 
@@ -47,15 +50,20 @@ function resultTemplate(answer: Answer) {
 }
 
 /** The options with their probabilities: of a scale in its order, else the most probable first. */
-function rowsOf(answer: Answer): [option: string, probability: number][] {
-  if (answer.type === "refusal") return [];
-  if (answer.type === "score") return answer.probabilities.map(({ label, probability }) => [label, probability]);
-  const rows: [string, number][] =
-    answer.type === "predicate"
-      ? [
-          ["true", answer.probability],
-          ["false", 1 - answer.probability],
-        ]
-      : answer.probabilities.map(({ value, probability }) => [String(value), probability]);
-  return rows.toSorted(([, one], [, other]) => other - one);
+function optionsOf(answer: Answer): Option[] {
+  switch (answer.type) {
+    case "refusal":
+      return [];
+    case "score":
+      return answer.probabilities.map(({ label, probability }) => [label, probability]);
+    case "predicate":
+      return sorted([
+        ["true", answer.probability],
+        ["false", 1 - answer.probability],
+      ]);
+    case "choice":
+      return sorted(answer.probabilities.map(({ value, probability }) => [String(value), probability]));
+  }
 }
+
+const sorted = (options: Option[]) => options.toSorted(([, one], [, other]) => other - one);

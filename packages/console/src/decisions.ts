@@ -1,5 +1,4 @@
 import { html, nothing, render } from "lit-html";
-import { repeat } from "lit-html/directives/repeat.js";
 import type { Decision } from "../api-types.d.ts";
 import { announce } from "./announce.ts";
 import { callJson } from "./api.ts";
@@ -25,12 +24,6 @@ interface Draft {
   options?: string[];
 }
 
-/** A question's number stays while other questions are added and removed. */
-interface Question {
-  no: number;
-  now: Draft;
-}
-
 const KINDS: Record<Kind, { label: string; instructions: string; options?: string }> = {
   predicate: { label: "True or false", instructions: "Statement" },
   choice: { label: "One of several", instructions: "Question", options: "Choices, one a line" },
@@ -54,15 +47,15 @@ const EXAMPLE: { input: string; questions: Draft[] } = {
   ],
 };
 
-/** The fields of a question. Their names begin with its number. */
-function questionForm({ no, now }: Question): Field[] {
-  const { instructions, options } = KINDS[now.kind];
+/** The fields of a question. Their names begin with its index. */
+function questionForm({ kind }: Draft, index: number): Field[] {
+  const { instructions, options } = KINDS[kind];
   const kinds = Object.entries(KINDS).map(([value, { label }]) => [value, label] as const);
   return [
-    { name: `${no}.kind`, label: "Kind", kind: "choice", options: kinds },
-    { name: `${no}.name`, label: "Name (optional)", maxLength: 256 },
-    { name: `${no}.instructions`, label: instructions, kind: "long", isRequired: true },
-    ...(options ? ([{ name: `${no}.options`, label: options, kind: "lines", isRequired: true }] as Field[]) : []),
+    { name: `${index}.kind`, label: "Kind", kind: "choice", options: kinds },
+    { name: `${index}.name`, label: "Name (optional)", maxLength: 256 },
+    { name: `${index}.instructions`, label: instructions, kind: "long", isRequired: true },
+    ...(options ? ([{ name: `${index}.options`, label: options, kind: "lines", isRequired: true }] as Field[]) : []),
   ];
 }
 
@@ -76,54 +69,39 @@ function inputForm(): Field[] {
 }
 
 export function decisionsView(view: HTMLElement): View {
-  let lastNo = 0;
-  const kept: { model?: string; input?: string; questions: Draft[] } = recall("decision") ?? { questions: [] };
-  let { model, input } = kept;
-  let questions = (kept.questions.length > 0 ? kept.questions : [{ kind: "predicate" as const }]).map(numbered);
-  const asking = new Asking(
-    draw,
-    async (): Promise<{ body: ReturnType<typeof bodyOf>; decision: Decision; text: LongText }> => {
-      const now = questions.map((question) => question.now);
-      const body = bodyOf(model ?? session.models?.[0] ?? "", input ?? "", now);
-      const decision: Decision = await callJson("/v1/decisions", { body });
-      const shown = `${readableJson(JSON.stringify(body))}\n\n${readableJson(JSON.stringify(decision))}`;
-      announce(`${decision.answers.length} answers.`);
-      return { body, decision, text: new LongText(shown, { dir: "ltr" }) };
-    },
-  );
+  let now: { model?: string; input?: string; questions: Draft[] } = recall("decision") ?? { questions: [] };
+  if (now.questions.length === 0) now.questions = [{ kind: "predicate" }];
+  const asking = new Asking(draw, async () => {
+    const body = bodyOf(now.model ?? session.models?.[0] ?? "", now.input ?? "", now.questions);
+    const decision: Decision = await callJson("/v1/decisions", { body });
+    const shown = `${readableJson(JSON.stringify(body))}\n\n${readableJson(JSON.stringify(decision))}`;
+    announce(`${decision.answers.length} answers.`);
+    return { body, decision, text: new LongText(shown, { dir: "ltr" }) };
+  });
 
-  function numbered(now: Draft): Question {
-    lastNo += 1;
-    return { no: lastNo, now };
-  }
-
-  function set(given: Question[]) {
-    questions = given;
-    remember("decision", { model, input, questions: questions.map(({ now }) => now) });
+  function set(changed: Partial<typeof now>) {
+    now = { ...now, ...changed };
+    remember("decision", now);
     draw();
   }
 
   function typed(event: Event) {
-    const fields = [...inputForm(), ...questions.flatMap(questionForm)];
-    const given = valuesIn(fields, new FormData(event.currentTarget as HTMLFormElement));
-    ({ model, input } = given);
-    set(questions.map((question) => ({ ...question, now: given[question.no] })));
+    const fields = [...inputForm(), ...now.questions.flatMap(questionForm)];
+    const { model, input, ...given } = valuesIn(fields, new FormData(event.currentTarget as HTMLFormElement));
+    set({ model, input, questions: Object.values(given) });
   }
 
   function add() {
-    set([...questions, numbered({ kind: "predicate" })]);
-    const first: HTMLElement | null = view.querySelector(`[name="${lastNo}.kind"]`);
+    set({ questions: [...now.questions, { kind: "predicate" }] });
+    const first: HTMLElement | null = view.querySelector(`[name="${now.questions.length - 1}.kind"]`);
     first?.scrollIntoView({ block: "nearest" });
     first?.focus();
   }
 
-  function putInExample() {
-    ({ input } = EXAMPLE);
-    set(EXAMPLE.questions.map(numbered));
-  }
-
   function draw() {
-    const isEmpty = !input && questions.every(({ now }) => !now.instructions);
+    const { input, questions } = now;
+    const isEmpty = !input && questions.every(({ instructions }) => !instructions);
+    const { decision, body, text } = asking.answer ?? {};
     render(
       html`<div class="stack">
         <h1 class="unseen">Decisions</h1>
@@ -131,22 +109,16 @@ export function decisionsView(view: HTMLElement): View {
         <p class="note">Questions about an input. The model answers each with one token, whose probabilities are the answer. Nothing is stored.</p>
         <div class="columns">
           <form class="card stack" @input=${typed} @submit=${asking.submit}>
-            ${fieldsTemplate(inputForm(), { model, input }, "decision")}
-            ${repeat(questions, ({ no }) => no, questionTemplate)}
+            ${fieldsTemplate(inputForm(), now, "decision")} ${questions.map(questionTemplate)}
             <div class="buttons">
               ${asking.button("Ask", "Asking…")}
               <button type="button" class="action" ?disabled=${questions.length >= MAX_QUESTIONS} @click=${add}>${icon("new")} Add a question</button>
-              ${isEmpty ? html`<button type="button" class="plain" @click=${putInExample}>Put in an example</button>` : nothing}
+              ${isEmpty ? html`<button type="button" class="plain" @click=${() => set(EXAMPLE)}>Put in an example</button>` : nothing}
             </div>
           </form>
           <div class="stack">
-            ${asking.fault}
-            ${
-              asking.answer
-                ? html`${decisionAnswers(asking.answer.decision, asking.answer.body.questions)}
-                    <details class="card"><summary>Request and answer as JSON</summary>${asking.answer.text.element}</details>`
-                : nothing
-            }
+            ${asking.fault} ${decision && body ? decisionAnswers(decision, body.questions) : nothing}
+            ${text ? html`<details class="card"><summary>Request and answer as JSON</summary>${text.element}</details>` : nothing}
           </div>
         </div>
       </div>`,
@@ -154,14 +126,14 @@ export function decisionsView(view: HTMLElement): View {
     );
   }
 
-  function questionTemplate(question: Question, index: number) {
+  function questionTemplate(question: Draft, index: number) {
     const label = `Remove question ${index + 1}`;
-    const remove = () => set(questions.filter((each) => each.no !== question.no));
+    const remove = () => set({ questions: now.questions.filter((each) => each !== question) });
     return html`<fieldset class="decision-question">
       <legend>Question ${index + 1}</legend>
-      ${fieldsTemplate(questionForm(question), { [question.no]: question.now }, "decision")}
+      ${fieldsTemplate(questionForm(question, index), { [index]: question }, "decision")}
       ${
-        questions.length > 1
+        now.questions.length > 1
           ? html`<button type="button" class="action bare" title=${label} aria-label=${label} @click=${remove}>${icon("trash")}</button>`
           : nothing
       }

@@ -1,10 +1,8 @@
 import { html, nothing } from "lit-html";
 import type { File, VectorStore } from "../api-types.d.ts";
 import { deletion } from "./actions.ts";
-import { callJson } from "./api.ts";
-import { namedId } from "./cards-table.ts";
+import { column, namedId } from "./cards-table.ts";
 import { count, moment, size } from "./format.ts";
-import { statusTag } from "./item-view.ts";
 import { partsOf, sectionLinks } from "./list-and-one.ts";
 import { partOf, type Resource } from "./resource.ts";
 import { saveFile } from "./save.ts";
@@ -29,10 +27,7 @@ const FILES: Resource<File> = {
   filters: [{ name: "purpose", label: "Shown", kind: "choice", options: [["", "all purposes"], ...PURPOSES] }],
   columns: [
     ["File", (file) => namedId(file.filename, file.id)],
-    ["Size", (file) => size(file.bytes), "number"],
-    ["Purpose", (file) => file.purpose],
-    ["Created", (file) => moment(file.created_at), "when"],
-    ["Expires", (file) => moment(file.expires_at, "never"), "when"],
+    ...[column("bytes"), column("purpose"), column("created_at"), column("expires_at")],
   ],
   above: (list) =>
     new Uploads({
@@ -88,11 +83,9 @@ const STORES: Resource<VectorStore> = {
   none: "There are no vector stores.",
   columns: [
     ["Vector store", ({ id, name }) => namedId(html`<a href=${`#/files/stores/${id}`}>${name || "unnamed"}</a>`, id)],
-    ["Status", (store) => statusTag(store.status)],
+    column("status"),
     ["Files", (store) => countsInWords(store.file_counts)],
-    ["Size", (store) => size(store.usage_bytes), "number"],
-    ["Created", (store) => moment(store.created_at), "when"],
-    ["Expires", (store) => moment(store.expires_at, "never"), "when"],
+    ...[column("usage_bytes"), column("created_at"), column("expires_at")],
   ],
   isChanging: (store) => store.status === "in_progress",
   everyMs: 2_000,
@@ -115,12 +108,10 @@ const STORES: Resource<VectorStore> = {
         ],
         action: "Create",
       }),
-      async does(_, { name = "", days }) {
-        const body = { name, expires_after: days && { anchor: "last_active_at", days } };
-        const item: VectorStore = await callJson("/v1/vector_stores", { body });
-        location.hash = `#/files/stores/${item.id}`;
-        return { item, told: "The vector store was created." };
-      },
+      posts: () => "/v1/vector_stores",
+      body: ({ name = "", days }) => ({ name, expires_after: days && { anchor: "last_active_at", days } }),
+      opens: ({ id }) => `#/files/stores/${id}`,
+      told: "The vector store was created.",
     },
   ],
   actions: [
@@ -150,14 +141,6 @@ const STORES: Resource<VectorStore> = {
 
 export function filesView(view: HTMLElement): View {
   const part = ([section, id]: string[]) => (section === "stores" ? partOf(STORES, id) : partOf(FILES, undefined));
-  const links = ([section = ""]: string[]) =>
-    sectionLinks(
-      "files",
-      [
-        ["", "Files"],
-        ["stores", "Vector stores"],
-      ],
-      section,
-    );
-  return partsOf(view, "Files", part, links);
+  const sections = Object.entries({ "": "Files", stores: "Vector stores" });
+  return partsOf(view, "Files", part, ([section = ""]) => sectionLinks("files", sections, section));
 }

@@ -51,6 +51,12 @@ export function money(dollars: number) {
   return `$${dollars.toFixed(dollars === 0 || dollars >= 1 ? 2 : 6)}`;
 }
 
+/** The name of a field in words: `file_search_calls` is `File search calls`. */
+export function inWords(field: string) {
+  const words = field.replaceAll("_", " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
 /** The beginning of a text. */
 export function beginning(text: string, length: number) {
   return text.length > length ? `${text.slice(0, length)}…` : text;

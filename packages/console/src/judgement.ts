@@ -1,38 +1,33 @@
 import { html, nothing } from "lit-html";
 import type { Moderation } from "../api-types.d.ts";
-import { type Score, scoresTable } from "./cards-table.ts";
+import { type Column, meter, objectsTable } from "./cards-table.ts";
 import type { ApiObject, Parsed } from "./json.ts";
 
 /** A guard's judgement: whether it flags a text, and the score of each category. */
-
-const HEADINGS = ["Category", "Score", "Judged"];
 
 /** @param label of its scores, which no other judgement on the page has */
 export function judgementTemplate(judgement: Moderation["results"][number], label: string = "Scores") {
   const { flagged, categories, category_scores: scores, category_applied_input_types: types } = judgement;
   const sorted = Object.entries(scores).sort(([, one], [, other]) => other - one);
-  const isNoted = ([name, score]: [string, number]) => score > 0 || categories[name] === true;
-  const noted = sorted.filter(isNoted).map(scoreOf);
-  const others = sorted.filter((each) => !isNoted(each)).map(scoreOf);
-
-  function scoreOf([name, value]: [string, number]): Score {
-    const isBad = categories[name] === true;
-    return {
-      name: html`${name} ${isBad ? html`<span class="tag bad">flagged</span>` : nothing}`,
-      label: `Score of ${name}`,
-      value,
-      text: value.toFixed(3),
-      isBad,
-      note: (types[name] ?? []).join(", "),
-    };
-  }
-
+  const isFlagged = ([name]: [string, number]) => categories[name] === true;
+  const isNoted = (score: [string, number]) => score[1] > 0 || isFlagged(score);
+  const others = sorted.filter((each) => !isNoted(each));
+  const noted = sorted.filter(isNoted);
+  const columns: Column<[string, number]>[] = [
+    [
+      "Category",
+      (score) => html`${score[0]} ${isFlagged(score) ? html`<span class="tag bad">flagged</span>` : nothing}`,
+      "when",
+    ],
+    ["Score", (score) => meter(`Score of ${score[0]}`, score[1], score[1].toFixed(3), isFlagged(score)), "when"],
+    ["Judged", ([name]) => (types[name] ?? []).join(", "), "when"],
+  ];
   return html`
     <p>${flagged ? html`<span class="tag bad">flagged</span>` : html`<span class="tag good">not flagged</span>`}</p>
-    ${noted.length > 0 ? scoresTable(label, HEADINGS, noted) : nothing}
+    ${noted.length > 0 ? objectsTable(label, columns, noted) : nothing}
     ${
       others.length > 0
-        ? html`<details><summary>${others.length}${noted.length > 0 ? " other" : ""} categories with a score of 0</summary>${scoresTable(`Other ${label.toLowerCase()}`, HEADINGS, others)}</details>`
+        ? html`<details><summary>${others.length}${noted.length > 0 ? " other" : ""} categories with a score of 0</summary>${objectsTable(`Other ${label.toLowerCase()}`, columns, others)}</details>`
         : nothing
     }
   `;

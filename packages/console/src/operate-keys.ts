@@ -2,7 +2,7 @@ import { html, nothing } from "lit-html";
 import type { ApiKey } from "../api-types.d.ts";
 import { deletion } from "./actions.ts";
 import { callJson } from "./api.ts";
-import { moment } from "./format.ts";
+import { column, noted } from "./cards-table.ts";
 import { LIMITS, limitsInWords, limitsOf, limitValues } from "./limits-form.ts";
 import { askFor } from "./question.ts";
 import { type Resource, sectionOf } from "./resource.ts";
@@ -54,9 +54,10 @@ async function editTenant(tenant: string) {
 function keyTemplate(key: ApiKey) {
   const tag = (is: boolean, text: string, look = "bad") =>
     is ? html`<span class="tag ${look}">${text}</span> ` : nothing;
-  if (!isMade(key)) return html`${tag(true, "API_KEYS", "")}<br /><code class="note">${key.id}</code>`;
-  return html`<bdi>${key.name || "unnamed"}</bdi> ${tag(key.disabled, "disabled")}${tag(hasExpired(key), "expired")}
-    <br /><code class="note">${key.redacted_value}</code><br /><code class="note">${key.id}</code>`;
+  const id = html`<code>${key.id}</code>`;
+  if (!isMade(key)) return noted(tag(true, "API_KEYS", ""), id);
+  const name = html`<bdi>${key.name || "unnamed"}</bdi> ${tag(key.disabled, "disabled")}${tag(hasExpired(key), "expired")}`;
+  return noted(name, html`<code>${key.redacted_value}</code>`, id);
 }
 
 const KEYS: Resource<ApiKey> = {
@@ -70,8 +71,7 @@ const KEYS: Resource<ApiKey> = {
     ["Key", keyTemplate],
     ["Tenant", ({ tenant }) => html`<a href=${`#/operate/keys?tenant=${encodeURIComponent(tenant)}`}>${tenant}</a>`],
     ["Limits", (key) => (isMade(key) ? limitsInWords(key.limits ?? {}) : "the tenant's"), "long"],
-    ["Made", (key) => moment(key.created_at), "when"],
-    ["Expires", (key) => moment(key.expires_at, "never"), "when"],
+    ...[column("created_at"), column("expires_at")],
   ],
   listActions: [
     {
@@ -117,10 +117,9 @@ const KEYS: Resource<ApiKey> = {
               text: `Requests with ${nameOf(key)} are refused until it is enabled again. Background runs go on.`,
               isDangerous: true,
             },
-      does: async (key) => ({
-        item: await callJson(pathOf(key), { body: { disabled: !key.disabled } }),
-        told: key.disabled ? "The key is enabled." : "The key is disabled.",
-      }),
+      posts: pathOf,
+      body: (_, key) => ({ disabled: !key.disabled }),
+      told: (key) => (key.disabled ? "The key is enabled." : "The key is disabled."),
     },
     {
       label: "Limits",
@@ -133,10 +132,9 @@ const KEYS: Resource<ApiKey> = {
         values: limitValues(key.limits),
         action: "Save",
       }),
-      does: async (key, given) => ({
-        item: await callJson(pathOf(key), { body: { limits: limitsOf(given) } }),
-        told: "The limits were saved.",
-      }),
+      posts: pathOf,
+      body: (given) => ({ limits: limitsOf(given) }),
+      told: "The limits were saved.",
     },
     {
       label: "Rotate",

@@ -1,18 +1,15 @@
-import { html, nothing, render } from "lit-html";
+import { html, nothing } from "lit-html";
 import type { Overview } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
-import { type Column, figuresTable } from "./cards-table.ts";
-import type { Chart } from "./chart.ts";
-import { ChartView, labelOfTime, shortly } from "./chart-view.ts";
-import { faultNotice, messageOf } from "./dialogs.ts";
-import { count, duration, size } from "./format.ts";
-import { figures, type Part, partElement } from "./list-and-one.ts";
-import { Refresher } from "./refresher.ts";
+import { ChartView } from "./chart-view.ts";
+import { count, size } from "./format.ts";
+import { figures } from "./list-and-one.ts";
+import { type Bucket, chartOf, columnsOf, labelsOf, lastBuckets, type Measure, seriesOf, TIMES } from "./measures.ts";
+import type { Page } from "./paged-list.ts";
 import { requestsAddress } from "./request-filters.ts";
+import { type Resource, ResourceList } from "./resource.ts";
 
 /** How the deployment does, now and over time: `GET /v1/admin/overview`. */
-
-const EVERY_MS = 30_000;
 
 /** `seconds`: of a bucket. */
 const RANGES: Record<string, { label: string; inWords: string; width: string; seconds: number; buckets: number }> = {
@@ -22,200 +19,114 @@ const RANGES: Record<string, { label: string; inWords: string; width: string; se
   month: { label: "30 days", inWords: "the last 30 days", width: "1d", seconds: 86_400, buckets: 30 },
 };
 
-type Bucket = Overview["data"][number];
-
-type Now = Overview["now"];
-
-type Figure = (bucket: Bucket) => number | null;
-
-const P50 = "half took at most (p50)";
-const P95 = "95 of 100 took at most (p95)";
-
-const perSecond = (value: number) => `${shortly(value)} a second`;
-
-/** The charts, by name. */
-const CHARTS: {
-  name: string;
-  series: { name: string; of: Figure; colour?: number }[];
-  inWords: (value: number) => string;
-  inShort?: (value: number) => string;
-  isCount?: true;
-}[] = [
+const MEASURES: readonly Measure[] = [
   {
-    name: "Requests",
-    series: [
-      { name: "answered", of: ({ requests, errors }) => requests - errors },
-      { name: "errors", of: ({ errors }) => errors, colour: 4 },
+    label: "Requests",
+    unit: "count",
+    parts: [
+      ["answered", ({ requests, errors }) => requests - errors],
+      ["errors", "errors", 4],
     ],
-    inWords: count,
-    inShort: shortly,
-    isCount: true,
+  },
+  ...Object.values(TIMES),
+  {
+    label: "Output tokens a second of one answer",
+    unit: "perSecond",
+    parts: [["output tokens a second", "output_tokens_per_second"]],
   },
   {
-    name: "Time of a request",
-    series: [
-      { name: P50, of: (bucket) => bucket.p50_ms },
-      { name: P95, of: (bucket) => bucket.p95_ms },
+    label: "Most running and waiting",
+    unit: "count",
+    parts: [
+      ["running", "most_in_flight"],
+      ["waiting", "most_waiting", 4],
     ],
-    inWords: duration,
   },
   {
-    name: "Time to the first token",
-    series: [
-      { name: P50, of: (bucket) => bucket.p50_first_token_ms },
-      { name: P95, of: (bucket) => bucket.p95_first_token_ms },
+    label: "Model servers that were down",
+    unit: "count",
+    parts: [["down", ({ servers_down: down }) => down.length, 4]],
+  },
+  {
+    label: "Tokens",
+    unit: "count",
+    parts: [
+      ["input", "input_tokens"],
+      ["output", "output_tokens"],
     ],
-    inWords: duration,
   },
-  {
-    name: "Output tokens a second of one answer",
-    series: [{ name: "output tokens a second", of: (bucket) => bucket.output_tokens_per_second }],
-    inWords: perSecond,
-    inShort: shortly,
-  },
-  {
-    name: "Most running and waiting",
-    series: [
-      { name: "running", of: (bucket) => bucket.most_in_flight },
-      { name: "waiting", of: (bucket) => bucket.most_waiting, colour: 4 },
-    ],
-    inWords: count,
-    inShort: shortly,
-    isCount: true,
-  },
-  {
-    name: "Model servers that were down",
-    series: [{ name: "down", of: ({ servers_down: down }) => down.length, colour: 4 }],
-    inWords: count,
-    inShort: shortly,
-    isCount: true,
-  },
-  {
-    name: "Free disk space",
-    series: [{ name: "free", of: (bucket) => bucket.least_free_disk_bytes }],
-    inWords: size,
-  },
+  { label: "Free disk space", unit: "bytes", parts: [["free", "least_free_disk_bytes"]] },
 ];
 
-/** The columns of the table. */
-const COLUMNS: Column<Bucket>[] = [
-  ["Requests", ({ requests }) => count(requests), "number"],
-  ["Errors", ({ errors }) => count(errors), "number"],
-  ["Time, p50", ({ p50_ms: ms }) => duration(ms), "number"],
-  ["Time, p95", ({ p95_ms: ms }) => duration(ms), "number"],
-  ["First token, p50", ({ p50_first_token_ms: ms }) => duration(ms), "number"],
-  ["First token, p95", ({ p95_first_token_ms: ms }) => duration(ms), "number"],
-  ["Input tokens", ({ input_tokens: tokens }) => count(tokens), "number"],
-  ["Output tokens", ({ output_tokens: tokens }) => count(tokens), "number"],
-  ["Most running", ({ most_in_flight: most }) => count(most), "number"],
-  ["Most waiting", ({ most_waiting: most }) => count(most), "number"],
-  ["Servers down", ({ servers_down: down }) => down.join(", ") || "–"],
-  ["Free disk", ({ least_free_disk_bytes: free }) => size(free), "number"],
-];
+interface Answer extends Page<Bucket> {
+  now: Overview["now"];
+}
 
-export function overviewSection(): Part {
-  const element = partElement();
-  let chosen = "day";
-  let buckets: Bucket[] | undefined;
-  let now: Now | undefined;
-  let fault = "";
-  const charts = CHARTS.map((kind) => ({ kind, view: new ChartView() }));
-  const refresher = new Refresher(load, EVERY_MS);
+const chosenOf = ({ time = "" }: { time?: string }) => (time in RANGES ? time : "day");
 
-  const range = () => RANGES[chosen] as (typeof RANGES)[string];
+const rangeOf = (filters: { time?: string }) => RANGES[chosenOf(filters)] as (typeof RANGES)[string];
 
-  const labelOf = (time: number) => labelOfTime(time, range().seconds, range().seconds * range().buckets);
-
-  async function load() {
-    const asked = chosen;
-    const { width, seconds, buckets: number } = range();
-    const end = (Math.floor(Date.now() / 1_000 / seconds) + 1) * seconds;
-    const query = new URLSearchParams({
-      start_time: String(end - number * seconds),
-      end_time: String(end),
-      bucket_width: width,
-    });
-    try {
-      const page = await callJson(`/v1/admin/overview?${query}`);
-      if (asked !== chosen) return;
-      ({ data: buckets, now } = page);
-      fault = "";
-    } catch (error) {
-      if (asked !== chosen) return;
-      fault = messageOf(error);
-    }
-    draw();
-    for (const { kind, view } of charts) view.show(chartOf(kind, buckets ?? []));
-  }
-
-  function chartOf(
-    { name, series, inWords, inShort = inWords, isCount }: (typeof CHARTS)[number],
-    shown: Bucket[],
-  ): Chart {
-    return {
-      title: name,
-      times: shown.map(({ start_time: start }) => start),
-      series: series.map(({ of, ...each }) => ({ ...each, values: shown.map(of) })),
-      ...(isCount && { isStacked: true, isWhole: true }),
-      ...{ labelOf, inWords, inShort, group: "overview" },
-      pick: (index) => {
-        const bucket = shown[index];
-        if (bucket) location.hash = addressOf(bucket);
-      },
-    };
-  }
-
-  function draw() {
-    render(
-      html`
-        <div class="section-heading buttons spread">
-          <h2>Overview</h2>
-          <nav class="buttons" aria-label="Time">
-            ${Object.entries(RANGES).map(([name, { label }]) => html`<a class="button" href=${`#/operate/overview?time=${name}`} aria-current=${name === chosen ? "true" : nothing}>${label}</a>`)}
-          </nav>
-        </div>
-        ${faultNotice(fault)} ${now ? nowTemplate(now) : nothing}
-        ${buckets ? bucketsTemplate(buckets) : fault ? nothing : html`<p class="note">Loading…</p>`}
-      `,
-      element,
-    );
-  }
-
-  function bucketsTemplate(shown: readonly Bucket[]) {
-    const sum = (of: (bucket: Bucket) => number) => shown.reduce((total, bucket) => total + of(bucket), 0);
-    const [requests, errors] = [sum((bucket) => bucket.requests), sum((bucket) => bucket.errors)];
-    return html`
-      <p>
-        In ${range().inWords}: <a href=${requestsAddress({ from: shown[0]?.start_time })}>${count(requests)} requests</a>,
-        <a href=${requestsAddress({ from: shown[0]?.start_time, status: "error" })}>${count(errors)} of them with an error</a>; ${count(sum((bucket) => bucket.input_tokens))} input and ${count(sum((bucket) => bucket.output_tokens))} output tokens.
-        <span class="note">A click on a chart opens the requests of that time.</span>
-      </p>
-      <div class="columns">${charts.map(({ view }) => view.element)}</div>
-      ${figuresTable("Overview", [["From", (bucket) => html`<a href=${addressOf(bucket)}>${labelOf(bucket.start_time)}</a>`], ...COLUMNS], shown)}
-    `;
-  }
-
-  return {
-    element,
-    show(query) {
-      const { time = "day" } = Object.fromEntries(query);
-      if (time in RANGES && time !== chosen) {
-        chosen = time;
-        buckets = undefined;
-      }
-      draw();
-      refresher.start();
+export function overviewSection() {
+  const charts = MEASURES.map((measure) => ({ measure, view: new ChartView() }));
+  const overview: Resource<Bucket, Answer> = {
+    title: "Overview",
+    async source(filters): Promise<Answer> {
+      const query = new URLSearchParams(lastBuckets(rangeOf(filters)));
+      const { data, now }: Overview = await callJson(`/v1/admin/overview?${query}`);
+      return { data: data.map((each) => ({ id: String(each.start_time), ...each, results: [each] })), now };
     },
-    hide: () => refresher.stop(),
+    nameOf: ({ id }) => id,
+    none: "",
+    isLive: true,
+    everyMs: 30_000,
+    choices: (filters) => html`<nav class="buttons" aria-label="Time">
+      ${Object.entries(RANGES).map(([name, { label }]) => html`<a class="button" href=${`#/operate/overview?time=${name}`} aria-current=${name === chosenOf(filters) ? "true" : nothing}>${label}</a>`)}
+    </nav>`,
+    note: ({ data, now }, filters) => {
+      for (const { measure, view } of charts) {
+        const pick = (index: number) => {
+          const bucket = data[index];
+          if (bucket) location.hash = addressOf(bucket);
+        };
+        const chart = chartOf(measure, data, seriesOf(data, measure));
+        const isStacked = measure.unit === "count";
+        view.show({ ...chart, title: measure.label, note: "", isStacked, group: "overview", pick });
+      }
+      return html`${nowTemplate(now)} ${sumsTemplate(data, rangeOf(filters).inWords)}
+        <div class="columns">${charts.map(({ view }) => view.element)}</div>`;
+    },
+    isFolded: true,
+    columns: (data) => [
+      ["From", timeTemplate(data)],
+      ...MEASURES.flatMap((measure) => columnsOf(data, measure, seriesOf(data, measure), measure.label)),
+      ["Servers down", ({ results: [{ servers_down: down } = {}] }) => down?.join(", ") || "–"],
+    ],
   };
+  return new ResourceList(overview);
+}
+
+/** The time of a bucket, which leads to its requests. */
+function timeTemplate(buckets: readonly Bucket[]) {
+  const labelOf = labelsOf(buckets);
+  return (bucket: Bucket) => html`<a href=${addressOf(bucket)}>${labelOf(bucket.start_time)}</a>`;
 }
 
 /** The requests of a bucket. */
-function addressOf({ start_time: from, end_time: until }: Bucket) {
+function addressOf({ start_time: from, results: [{ end_time: until } = {}] }: Bucket) {
   return requestsAddress({ from, until });
 }
 
-function nowTemplate({ in_flight: running, waiting, servers, disk }: Now) {
+function sumsTemplate(buckets: readonly Bucket[], inWords: string) {
+  const from = buckets[0]?.start_time;
+  const sum = (field: string) => count(buckets.reduce((total, { results }) => total + (results[0]?.[field] ?? 0), 0));
+  return html`<p>
+    In ${inWords}: <a href=${requestsAddress({ from })}>${sum("requests")} requests</a>,
+    <a href=${requestsAddress({ from, status: "error" })}>${sum("errors")} of them with an error</a>; ${sum("input_tokens")} input and ${sum("output_tokens")} output tokens.
+    <span class="note">A click on a chart opens the requests of that time.</span>
+  </p>`;
+}
+
+function nowTemplate({ in_flight: running, waiting, servers, disk }: Answer["now"]) {
   return html`<section class="card stack" aria-label="Now">
     ${figures([
       ["Requests now", count(running)],
@@ -226,11 +137,11 @@ function nowTemplate({ in_flight: running, waiting, servers, disk }: Now) {
   </section>`;
 }
 
-function serverTemplate({ status, in_flight: running, waiting, load }: Now["servers"][number]) {
+function serverTemplate({ status, in_flight: running, waiting, load }: Answer["now"]["servers"][number]) {
   return html`<a class="tag ${status === "ok" ? "good" : "bad"}" href="#/operate/servers">${status}</a>
     ${count(running)} running${waiting > 0 ? `, ${count(waiting)} waiting` : nothing}${load === null ? nothing : `, load ${count(load)}`}`;
 }
 
-function diskTemplate({ free_bytes: free, low }: NonNullable<Now["disk"]>) {
+function diskTemplate({ free_bytes: free, low }: NonNullable<Answer["now"]["disk"]>) {
   return html`${free === null ? "full" : `${size(free)} free`} ${low ? html`<span class="tag bad">low: new requests are refused</span>` : nothing}`;
 }

@@ -1,8 +1,8 @@
 import { html, nothing } from "lit-html";
 import type { RequestList } from "../api-types.d.ts";
-import { filterLink } from "./filter-link.ts";
+import { noted } from "./cards-table.ts";
 import { count, duration, moment, money } from "./format.ts";
-import { apiQuery, LONG_WAIT_MS } from "./request-filters.ts";
+import { apiQuery, filterLink, LONG_WAIT_MS } from "./request-filters.ts";
 import { showTimes } from "./request-times.ts";
 import { type Resource, ResourceList } from "./resource.ts";
 import { may } from "./rights.ts";
@@ -39,16 +39,11 @@ const REQUESTS: Resource<RequestSummary> = {
   ],
   queryOf: apiQuery,
   columns: [
-    [
-      "Time",
-      (request) => html`${moment(request.created_at)}
-        <p class="note">${request.endpoint}</p>
-        <p class="note">${idTemplate(request)}</p>`,
-    ],
+    ["Time", (request) => noted(moment(request.created_at), request.endpoint, idTemplate(request))],
     ["Status", outcomeTemplate],
     ["Took", timesTemplate, "number"],
-    ["Tenant and key", ({ tenant, api_key_id: key }) => filterLinks(["tenant", tenant], ["api_key_id", key])],
-    ["Model and server", ({ model, server }) => filterLinks(["model", model], ["server", server])],
+    ["Tenant and key", ({ tenant, api_key_id: key }) => noted(link("tenant", tenant), key && link("api_key_id", key))],
+    ["Model and server", ({ model, server }) => noted(link("model", model), server && link("server", server))],
     ["Tokens and cost", usageTemplate, "number"],
   ],
 };
@@ -59,11 +54,7 @@ export function requestsSection() {
   return list;
 }
 
-/** A value, and below it another. */
-function filterLinks(...values: [name: string, value: string | null][]) {
-  const [first, second] = values.map(([name, value]) => (value ? filterLink(name, value) : undefined));
-  return html`${first ?? "–"} ${second ? html`<p class="note">${second}</p>` : nothing}`;
-}
+const link = (name: string, value: string | null) => (value ? filterLink(name, value) : "–");
 
 /** A root key alone has no responses to open: it sees the times of one. */
 function idTemplate({ id, response_id: response, tenant, status }: RequestSummary) {
@@ -82,16 +73,26 @@ function outcomeTemplate({ status, http_status: http, error, attempts }: Request
     ${error?.upstream ? html`<p class="upstream-error" dir="auto"><span class="unseen">The model server said: </span>${error.upstream}</p>` : nothing}`;
 }
 
-function timesTemplate({ duration_ms: took, first_token_ms: first, ...waits }: RequestSummary) {
-  const { waited_ms: waited, queued_ms: queued } = waits;
-  return html`${duration(took)} ${first === null ? nothing : html`<p class="note">first token ${duration(first)}</p>`}
-    ${waited >= LONG_WAIT_MS ? html`<p class="note waited">waited for its conversation ${duration(waited)}</p>` : nothing}
-    ${queued >= LONG_WAIT_MS ? html`<p class="note waited">waited in the queue ${duration(queued)}</p>` : nothing}`;
+function timesTemplate({
+  duration_ms: took,
+  first_token_ms: first,
+  waited_ms: waited,
+  queued_ms: queued,
+}: RequestSummary) {
+  return noted(
+    duration(took),
+    first !== null && `first token ${duration(first)}`,
+    waited >= LONG_WAIT_MS && html`<span class="waited">waited for its conversation ${duration(waited)}</span>`,
+    queued >= LONG_WAIT_MS && html`<span class="waited">waited in the queue ${duration(queued)}</span>`,
+  );
 }
 
 function usageTemplate({ usage, cost_usd: cost }: RequestSummary) {
   if (!usage) return "–";
-  return html`${count(usage.input_tokens)} → ${count(usage.output_tokens)}
-    ${usage.cached_tokens > 0 ? html`<p class="note">${count(usage.cached_tokens)} cached</p>` : nothing}
-    ${cost === null ? nothing : html`<p class="note">${money(cost)}</p>`}`;
+  const { input_tokens: input, cached_tokens: cached, output_tokens: output } = usage;
+  return noted(
+    `${count(input)} → ${count(output)}`,
+    cached > 0 && `${count(cached)} cached`,
+    cost !== null && money(cost),
+  );
 }

@@ -1,7 +1,9 @@
 import { html, nothing } from "lit-html";
 import type { Run } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
+import { column, noted } from "./cards-table.ts";
 import { count, duration, moment } from "./format.ts";
+import type { Page } from "./paged-list.ts";
 import { sectionOf } from "./resource.ts";
 
 /** Runs that have not ended: `GET /v1/admin/runs`. */
@@ -9,19 +11,18 @@ import { sectionOf } from "./resource.ts";
 /** The number of runs that are shown. A page of the API has 100. */
 const MAX_PAGES = 5;
 
-let hasMore = false;
-
 /** @returns newest first */
-async function allRuns(): Promise<Run[]> {
-  const runs: Run[] = [];
-  hasMore = true;
-  for (let [page, after] = [0, ""]; hasMore && page < MAX_PAGES; page += 1) {
+async function allRuns(): Promise<Page<Run>> {
+  const data: Run[] = [];
+  let has_more = true;
+  for (let [page, after] = [0, ""]; has_more && page < MAX_PAGES; page += 1) {
     const found = await callJson(`/v1/admin/runs?limit=100&after=${encodeURIComponent(after)}`);
-    runs.push(...found.data);
-    hasMore = found.has_more;
+    data.push(...found.data);
+    has_more = found.has_more;
     after = found.last_id ?? "";
   }
-  return runs.sort((one, other) => (other.created_at ?? 0) - (one.created_at ?? 0) || (one.id < other.id ? -1 : 1));
+  data.sort((one, other) => (other.created_at ?? 0) - (one.created_at ?? 0) || (one.id < other.id ? -1 : 1));
+  return { data, has_more };
 }
 
 function modelTemplate({ model, foreground, background, status }: Run) {
@@ -30,28 +31,27 @@ function modelTemplate({ model, foreground, background, status }: Run) {
     ${status === "unknown" ? html`<span class="tag bad">unknown</span>` : nothing}`;
 }
 
-function begunTemplate({ created_at: created }: Run) {
-  if (created === null) return "–";
-  const ago = duration(Math.max(0, Date.now() - created * 1_000));
-  return html`${moment(created)}<br /><span class="note">${ago} ago</span>`;
-}
-
-export const runsSection = sectionOf<Run>({
+export const runsSection = sectionOf<Run, Page<Run>>({
   title: "Live runs",
   source: allRuns,
   nameOf: (run) => run.id,
   none: "Nothing runs.",
   isLive: true,
-  note: (runs) => html`<p class="note">
-    ${runs.length === 0 ? nothing : `${count(runs.length)}${hasMore ? " of more" : ""}, newest first.`}
+  note: ({ data, has_more: hasMore }) => html`<p class="note">
+    ${data.length === 0 ? nothing : `${count(data.length)}${hasMore ? " of more" : ""}, newest first.`}
     Foreground requests are listed of the process that answers this; those of other processes are not listed.
   </p>`,
   columns: [
     ["Run", (run) => html`<code>${run.id}</code>`],
-    ["Tenant", (run) => run.tenant],
+    column("tenant"),
     ["Model", modelTemplate],
-    ["Server", (run) => run.server ?? "–"],
-    ["Begun", begunTemplate, "when"],
+    column("server"),
+    [
+      "Begun",
+      ({ created_at: begun }) =>
+        noted(moment(begun), begun !== null && `${duration(Math.max(0, Date.now() - begun * 1_000))} ago`),
+      "when",
+    ],
     ["Events", (run) => count(run.events), "number"],
   ],
   actions: [

@@ -1,51 +1,38 @@
-/** The filters of *Requests*, and the address that has them: `#/operate/requests?tenant=…&status=…`. */
+import { html } from "lit-html";
+
+/** The filters of lists in their addresses, such as `#/operate/requests?tenant=…&from=2026-11-30T05:30:00Z`. */
 
 /** Shorter waits are not told in lists. Milliseconds. */
 export const LONG_WAIT_MS = 100;
 
-export interface RequestFilters {
-  tenant?: string;
-  api_key_id?: string;
-  model?: string;
-  server?: string;
-  status?: string;
-  /** Only requests that took at least this long, in seconds. */
-  slow?: string;
-  /** Unix seconds; the request began then or later. */
-  from?: number;
-  /** Unix seconds; the request began before. */
-  until?: number;
+/** The API's parameters for times, in Unix seconds. Addresses have UTC, so that everybody sees the same. */
+const TIMES: Record<string, string> = { from: "created_at[gte]", until: "created_at[lt]" };
+
+/** The address of the requests with some filters. Numbers are times, in Unix seconds; those without a value are left out. */
+export function requestsAddress(filters: Record<string, string | number | undefined>) {
+  const given = Object.entries(filters).filter(([, value]) => value !== undefined && value !== "");
+  const query = given.map(([name, value = ""]): [string, string] => [
+    name,
+    typeof value === "number" ? new Date(value * 1_000).toISOString().replace(".000Z", "Z") : value,
+  ]);
+  return `#/operate/requests${query.length > 0 ? `?${new URLSearchParams(query)}` : ""}`;
 }
 
-/** The address of the requests with some filters. Times in it are those of UTC, so that everybody sees the same. */
-export function requestsAddress(filters: RequestFilters) {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(filters)) {
-    if (value === undefined || value === "") continue;
-    query.set(name, typeof value === "number" ? new Date(value * 1_000).toISOString().replace(".000Z", "Z") : value);
-  }
-  return query.size > 0 ? `#/operate/requests?${query}` : "#/operate/requests";
+/** A value of a list as a link to those of the shown objects that have it. The address keeps its other filters. */
+export function filterLink(name: string, value: string, content: unknown = value) {
+  const [address, query] = location.hash.split("?");
+  const filters = new URLSearchParams(query);
+  filters.set(name, value);
+  return html`<a href=${`${address}?${filters}`} dir="auto">${content}</a>`;
 }
 
-/** The query of the API for the query of an address of a list: its times are in UTC, its metadata is `key=value`. */
+/** The query of the API for the query of an address of a list: its metadata is `key=value`, its durations are in seconds. */
 export function apiQuery(query: Record<string, string>): Record<string, string> {
-  const asked: Record<string, string> = {};
-  for (const [name, value] of Object.entries(query)) {
-    if (name === "slow") asked.min_duration_ms = String(Math.round(Number(value) * 1_000) || 0);
-    else if (name === "from") asked["created_at[gte]"] = String(secondsOf(value));
-    else if (name === "until") asked["created_at[lt]"] = String(secondsOf(value));
-    else if (name === "metadata") {
-      const [key = "", ...rest] = value.split("=");
-      asked[`metadata[${key.trim()}]`] = rest.join("=").trim();
-    } else asked[name] = value;
-  }
-  return asked;
-}
-
-/**
- * Unix seconds.
- * @param time as `2026-11-30T05:30:00Z`
- */
-function secondsOf(time: string) {
-  return Math.floor(new Date(time).getTime() / 1_000) || 0;
+  const asked = Object.entries(query).map(([name, value]) => {
+    const [key = "", ...rest] = value.split("=");
+    if (name === "metadata") return [`metadata[${key.trim()}]`, rest.join("=").trim()];
+    if (name === "slow") return ["min_duration_ms", String(Math.round(Number(value) * 1_000) || 0)];
+    return TIMES[name] ? [TIMES[name], String(Math.floor(Date.parse(value) / 1_000) || 0)] : [name, value];
+  });
+  return Object.fromEntries(asked);
 }

@@ -2,11 +2,11 @@ import { html, nothing } from "lit-html";
 import { until } from "lit-html/directives/until.js";
 import type { ListedResponse } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
-import { filterLink } from "./filter-link.ts";
-import { count, duration, moment, money } from "./format.ts";
+import { column, noted } from "./cards-table.ts";
+import { count, duration, money } from "./format.ts";
 import { statusTag } from "./item-view.ts";
 import type { Part } from "./list-and-one.ts";
-import { apiQuery, LONG_WAIT_MS } from "./request-filters.ts";
+import { apiQuery, filterLink, LONG_WAIT_MS } from "./request-filters.ts";
 import { type Resource, ResourceList } from "./resource.ts";
 import { listsResponses, recall } from "./session.ts";
 
@@ -52,11 +52,11 @@ const RESPONSES: Resource<ListedResponse> = {
     ],
     ["Model", ({ model }) => filterLink("model", model)],
     ["Conversation", ({ conversation }) => (conversation ? conversationTemplate(conversation.id) : "–")],
-    ["Created", ({ created_at: created }) => moment(created), "when"],
+    column("created_at"),
     [
       "Time",
-      ({ duration_ms: took, waited_ms: waited }) => html`${took === null ? "–" : duration(took)}
-        ${(waited ?? 0) >= LONG_WAIT_MS ? html`<p class="note">waited ${duration(waited ?? 0)}</p>` : nothing}`,
+      ({ duration_ms: took, waited_ms: waited }) =>
+        noted(duration(took), (waited ?? 0) >= LONG_WAIT_MS && `waited ${duration(waited)}`),
       "number",
     ],
     [
@@ -75,7 +75,7 @@ const OF_THIS_TAB: Resource<KeptTurn> = {
   title: "Responses of this tab",
   async source() {
     const turns: KeptTurn[] = recall("turns") ?? [];
-    return turns.filter(({ id }) => id !== undefined).reverse();
+    return { data: turns.filter(({ id }) => id !== undefined).reverse() };
   },
   nameOf: ({ id }) => id,
   none: "There are none yet. You can open any stored response of your tenant by its id.",

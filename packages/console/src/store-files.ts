@@ -1,7 +1,7 @@
 import { html, nothing } from "lit-html";
 import type { File, VectorStoreFile } from "../api-types.d.ts";
 import { callJson } from "./api.ts";
-import { namedId } from "./cards-table.ts";
+import { namedId, noted } from "./cards-table.ts";
 import type { Field } from "./fields.ts";
 import { moment, size } from "./format.ts";
 import { statusTag } from "./item-view.ts";
@@ -39,8 +39,7 @@ export function storeFiles(id: string, changed: () => void) {
       columns: [
         [
           "File",
-          (file) =>
-            html`${namedId(nameOf(file), file.id)}<br /><span class="note">${size(file.usage_bytes)}, ${moment(file.created_at)}</span>`,
+          (file) => noted(namedId(nameOf(file), file.id), `${size(file.usage_bytes)}, ${moment(file.created_at)}`),
         ],
         ["Status", statusTemplate],
         ["Attributes", (file) => attributesTemplate(file.attributes)],

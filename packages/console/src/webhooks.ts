@@ -1,10 +1,10 @@
-import { html, nothing } from "lit-html";
+import { html } from "lit-html";
 import type { WebhookDeliveryList, WebhookEndpoint } from "../api-types.d.ts";
 import { deletion } from "./actions.ts";
 import { callJson } from "./api.ts";
+import { column, noted } from "./cards-table.ts";
 import type { Form } from "./fields.ts";
 import { count, moment } from "./format.ts";
-import { statusTag } from "./item-view.ts";
 import { type Resource, ResourceList, resourceView } from "./resource.ts";
 import { showSecret } from "./shown-once.ts";
 import type { View } from "./view.ts";
@@ -48,7 +48,7 @@ function withoutSecret({ signing_secret: secret = "", ...item }: WebhookEndpoint
 
 const tags = (types: readonly string[]) => types.map((type) => html`<span class="tag">${type}</span> `);
 
-const urlTemplate = (url: string, look = "") => html`<span class="file-name ${look}" dir="auto">${url}</span>`;
+const urlTemplate = (url: string) => html`<span class="file-name" dir="auto">${url}</span>`;
 
 const ENDPOINTS: Resource<WebhookEndpoint> = {
   title: "Webhook endpoints",
@@ -59,12 +59,11 @@ const ENDPOINTS: Resource<WebhookEndpoint> = {
   columns: [
     [
       "Endpoint",
-      ({ id, name, url }) =>
-        html`<a href=${`#/webhooks/${id}`}><bdi>${name}</bdi></a><br />${urlTemplate(url, "note")}`,
+      ({ id, name, url }) => noted(html`<a href=${`#/webhooks/${id}`}><bdi>${name}</bdi></a>`, urlTemplate(url)),
     ],
     ["Events", (endpoint) => tags(endpoint.event_types)],
     ["Signing secret", (endpoint) => html`<code>${endpoint.signing_secret_hint}</code>`],
-    ["Created", (endpoint) => moment(endpoint.created_at), "when"],
+    column("created_at"),
   ],
   listActions: [
     {
@@ -80,10 +79,8 @@ const ENDPOINTS: Resource<WebhookEndpoint> = {
       label: "Edit",
       icon: "edit",
       asks: async (endpoint) => ({ form: await endpointForm(), values: endpoint, action: "Save" }),
-      does: async (endpoint, body) => ({
-        item: await callJson(pathOf(endpoint), { body }),
-        told: "The endpoint was saved.",
-      }),
+      posts: pathOf,
+      told: "The endpoint was saved.",
     },
     {
       label: "Send a sample",
@@ -142,20 +139,20 @@ function deliveriesOf(id: string): Resource<Delivery> {
     nameOf: (delivery) => delivery.id,
     none: "There are no deliveries. Samples are not listed.",
     columns: [
-      ["Event", ({ event }) => html`${event.type}<br /><code class="note">${event.id}</code>`],
+      ["Event", ({ event }) => noted(event.type, html`<code>${event.id}</code>`)],
       ["About", ({ event }) => subjectTemplate(event.data.id)],
-      ["Status", (delivery) => statusTag(delivery.status)],
+      column("status"),
       ["Attempts", (delivery) => count(delivery.attempts), "number"],
-      ["Last attempt", lastAttemptTemplate, "when"],
-      ["Next attempt", (delivery) => moment(delivery.next_attempt_at), "when"],
+      [
+        "Last attempt",
+        ({ last_attempt_at: last, attempts, status_code: code }) =>
+          noted(moment(last), attempts > 0 && (code === null ? "no answer" : `answered with ${code}`)),
+        "when",
+      ],
+      column("next_attempt_at"),
     ],
     isChanging: (delivery) => delivery.status === "pending",
   };
-}
-
-function lastAttemptTemplate({ last_attempt_at: last, attempts, status_code: code }: Delivery) {
-  const result = code === null ? "no answer" : `answered with ${code}`;
-  return html`${moment(last)}${attempts > 0 ? html`<br /><span class="note">${result}</span>` : nothing}`;
 }
 
 function subjectTemplate(id: string) {

@@ -1,3 +1,5 @@
+import { stemOf } from "./stem.ts";
+
 /**
  * Words as FTS5 indexes and finds them. Text of languages without spaces between words becomes pairs of neighbouring
  * characters (bigrams): FTS5's own `trigram` finds no word of two characters, as most Chinese ones are.
@@ -12,6 +14,8 @@ export const TOKENIZER = "porter unicode61 categories 'L* N* Co Mn Mc'";
 const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u30fc\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}`;
 const UNSPACED_RUN = new RegExp(`[${UNSPACED}]+`, "gu");
 const HAS_UNSPACED = new RegExp(`[${UNSPACED}]`, "u");
+
+/** Splits text into words as the search does. */
 const WORD = /[\p{L}\p{N}\p{Co}\p{Mn}\p{Mc}]+/gu;
 
 /** A text as it is to be indexed. */
@@ -48,6 +52,39 @@ export function termsOf(query: string): string[] {
     if (terms.size >= MAX_TERMS) break;
   }
   return [...(terms.size > 0 ? terms : common)].slice(0, MAX_TERMS);
+}
+
+/** A word in the form that FTS5 compares: its stem, in lower case and without accents. */
+function comparedForm(word: string): string {
+  const plain = word.normalize("NFD").replaceAll(/[\u0300-\u036f]/g, "");
+  return stemOf(plain.toLowerCase());
+}
+
+/** The words of a text, in the form that the search compares. */
+export function comparedWords(text: string): Set<string> {
+  return new Set((text.match(WORD) ?? []).map(comparedForm));
+}
+
+/**
+ * Splits a text at the words of a query that it contains, in order; together the parts are the text. `isFound`: it is such a word.
+ * @param words of a search's explanation: those of unspaced languages are pairs of characters, which may overlap in the text
+ */
+export function partsByWords(text: string, words: readonly string[]): { text: string; isFound: boolean }[] {
+  const isFound = new Uint8Array(text.length);
+  const spaced = new Set(words.filter((word) => !HAS_UNSPACED.test(word)).map(comparedForm));
+  for (const { 0: word, index } of text.matchAll(WORD)) {
+    if (spaced.has(comparedForm(word))) isFound.fill(1, index, index + word.length);
+  }
+  for (const word of words.filter((each) => HAS_UNSPACED.test(each))) {
+    for (let at = text.indexOf(word); at !== -1; at = text.indexOf(word, at + 1)) isFound.fill(1, at, at + word.length);
+  }
+  const parts = [];
+  for (let at = 0, end = 0; at < text.length; at = end) {
+    const next = isFound.indexOf(isFound[at] ? 0 : 1, at);
+    end = next === -1 ? text.length : next;
+    parts.push({ text: text.slice(at, end), isFound: isFound[at] === 1 });
+  }
+  return parts;
 }
 
 const STOP_WORDS = new Set(

@@ -1,6 +1,6 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { indexedText, TOKENIZER, termsOf } from "@responses-edge/vector-search";
+import { comparedWords, indexedText, partsByWords, TOKENIZER, termsOf } from "@responses-edge/vector-search";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { codePoint } from "../../../test/code-points.ts";
@@ -21,6 +21,31 @@ async function searched(texts: readonly string[], queries: readonly string[]): P
     });
   });
 }
+
+describe("the words of a text", () => {
+  it("are compared in the form in which FTS5 compares them", async () => {
+    const words =
+      `wing wings stall stalled stalling relational relate happy happiness general generalization flies fly agreed agreement
+      plastered motoring motor sized size hopping hop falling hissing replacement replace adoption adopt Größe grosse größe naïve naive
+      yoga year years rational sensibility sensible probably probable 2024 x86`.split(/\s+/);
+    const found = await searched(words, words);
+    const formOf = (word: string) => [...comparedWords(word)].join();
+    const expected = words.map((one) =>
+      [...words.keys()].filter((index) => formOf(words[index] ?? "") === formOf(one)),
+    );
+    expect(found.map((rows) => rows.toSorted((one, other) => one - other))).toEqual(expected);
+  });
+
+  it("are told apart from the others, also where pairs of characters overlap", () => {
+    const found = (text: string, words: string[]) =>
+      partsByWords(text, words)
+        .map((part) => (part.isFound ? `[${part.text}]` : part.text))
+        .join("");
+    expect(found("The wing stalls.", ["wings", "stalling"])).toBe("The [wing] [stalls].");
+    expect(found("東京都の天気", ["東京", "京都"])).toBe("[東京都]の天気");
+    expect(found("", ["wing"])).toBe("");
+  });
+});
 
 describe("the words of a query", () => {
   it("are found in other forms, whatever their case and accents", async () => {
