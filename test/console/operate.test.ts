@@ -229,6 +229,9 @@ it("usage has a chart, and a table with the same figures", async () => {
   const rows = await table.getByRole("row").allTextContents();
   expect(rows).toHaveLength(25);
   expect(rows.at(-1)).toMatch(/\d\d:\d\d(?: [AP]M)?1$/);
+  // The address has the choices, whatever somebody writes into it.
+  await page.goto(`${rig.gateway.url}/#/operate/usage?kind=constructor&measure=toString&tenant=${tenant}`);
+  await chart.getByText("Tokens, the last 24 hours", { exact: true }).waitFor();
   expectClean(EXPECTED);
   await close();
 });

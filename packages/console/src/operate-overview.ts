@@ -62,7 +62,7 @@ interface Answer extends Page<Bucket> {
   now: Overview["now"];
 }
 
-const chosenOf = ({ time = "" }: { time?: string }) => (time in RANGES ? time : "day");
+const chosenOf = ({ time = "" }: { time?: string }) => (Object.hasOwn(RANGES, time) ? time : "day");
 
 const rangeOf = (filters: { time?: string }) => RANGES[chosenOf(filters)] as (typeof RANGES)[string];
 

@@ -39,12 +39,16 @@ interface Answer extends Page<Bucket> {
   stored: readonly ApiObject[];
 }
 
+/** A member of a record by a name of the address, which may be any. */
+const named = <Value>(record: Record<string, Value>, name: string) =>
+  Object.hasOwn(record, name) ? record[name] : undefined;
+
 /** The choice of the filters. A kind has choices of its own: those that it lacks are its first ones. */
 function choiceOf({ kind: name = "", span: time = "", measure: figure = "", group = "", tenant = "" }: Filters) {
-  const kind = (KINDS[name] ?? KINDS.completions) as Kind;
+  const kind = (named(KINDS, name) ?? KINDS.completions) as Kind;
   const spans = Object.entries(SPANS).filter(([, { isByDay = false }]) => isByDay || !kind.isByDay);
   const [, span] = (spans.find(([each]) => each === time) ?? spans[0]) as (typeof spans)[number];
-  const measure = (kind.measures[figure] ?? Object.values(kind.measures)[0]) as Measure;
+  const measure = (named(kind.measures, figure) ?? Object.values(kind.measures)[0]) as Measure;
   return { kind, spans, span, measure, group: kind.groups.includes(group) ? group : "", tenant };
 }
 

@@ -32,7 +32,9 @@ export function apiQuery(query: Record<string, string>): Record<string, string> 
     const [key = "", ...rest] = value.split("=");
     if (name === "metadata") return [`metadata[${key.trim()}]`, rest.join("=").trim()];
     if (name === "slow") return ["min_duration_ms", String(Math.round(Number(value) * 1_000) || 0)];
-    return TIMES[name] ? [TIMES[name], String(Math.floor(Date.parse(value) / 1_000) || 0)] : [name, value];
+    return Object.hasOwn(TIMES, name)
+      ? [TIMES[name], String(Math.floor(Date.parse(value) / 1_000) || 0)]
+      : [name, value];
   });
   return Object.fromEntries(asked);
 }
