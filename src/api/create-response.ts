@@ -207,15 +207,20 @@ async function runForeground<Sink extends ClientSink>(
 }
 
 /** The runs of the sub-agents of a foreground turn. */
-function agentsOf(creation: Creation, spec: TurnSpec, { past: { input } }: PreparedTurn): AgentRuns {
+function agentsOf(creation: Creation, spec: TurnSpec, { past }: PreparedTurn): AgentRuns {
   const { caller, request, previous, owner, address } = creation;
   const { config, homes, quotas, waitUntil, identity } = caller;
   const { policy, keyId, counted, endUser: limits } = identity;
   const endUser = endUserOf(identity, request);
   const access = accessOf(request);
+  // A WebSocket may have the history of an unstored response.
+  const context =
+    request.store === false
+      ? { parent: null, input: [...past.history, ...past.input] }
+      : { parent: previous?.turn ?? null, input: past.input };
   return agentRuns(
     {
-      ...{ spec, parent: previous?.turn ?? null, input, access, keyId },
+      ...{ spec, ...context, access, keyId },
       ...(policy && { policy }),
       ...(owner !== undefined && { owner }),
       limits: counted && { limits: counted, ...(endUser && limits && { endUser: { ...endUser, limits } }) },

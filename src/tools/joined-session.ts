@@ -234,9 +234,6 @@ function checkAgents({ request, config }: SessionRequest): void {
     const message = "'multi_agent' is disabled on this server, or for this API key.";
     throw invalidRequest("multi_agent.enabled", message, "unsupported_parameter");
   }
-  if (request.store === false) {
-    throw invalidRequest("store", "'multi_agent' needs 'store: true': each task of an agent is a stored response.");
-  }
   if (request.max_tool_calls != null) {
     throw invalidRequest(
       "max_tool_calls",

@@ -359,9 +359,47 @@ it("a response that is cancelled stops its tasks", async () => {
   expect([cancelled.status, status]).toEqual(["cancelled", "cancelled"]);
 });
 
+describe("a response with agents that is not stored", () => {
+  it("has tasks that are not stored, which go on with each other", async () => {
+    const said = PAIR["/root"] ?? [];
+    const calls = [["followup_task", { target: "a", message: "Again." }] as [string, object]];
+    play(gateway, { ...PAIR, "/root": [...said.slice(0, 3), { calls }, { calls: [wait] }, { says: "Both agree." }] });
+    const response = await ask({ store: false });
+    expect(response.status).toBe("completed");
+    expect(shortly(response.output)).toContain("/root/b message: B is fine.");
+    expect(shortly(response.output).filter((line) => line === "/root reads /root/a")).toHaveLength(2);
+    expect(
+      promptsOf(gateway, "/root/a")
+        .at(-1)
+        ?.map(({ role }) => role),
+    ).toEqual(["user", "assistant", "user"]);
+    await expect(gateway.openai.responses.retrieve(response.id)).rejects.toMatchObject({ status: 404 });
+    const [task = ""] = tasksIn(response.output);
+    expect(await gateway.openai.responses.retrieve(task)).toMatchObject({ store: false, output_text: "A is fine." });
+    const next = ask({ previous_response_id: task, input: "And you?" });
+    await expect(next).rejects.toMatchObject({ status: 400, param: "previous_response_id" });
+  });
+
+  it("goes on with the items that its client gives back, which are the root's", async () => {
+    play(gateway, {
+      "/root": [{ calls: [spawn("a")] }, { calls: [wait] }, { says: "" }, { says: "It is sunny." }],
+      "/root/a": [{ calls: [["weather", {}]] }],
+    });
+    const { output } = await ask({ store: false, tools });
+    const [call_id] = output.flatMap((item) => (item.type === "function_call" ? [item.call_id] : []));
+    const given = [
+      { role: "user", content: "Compare." },
+      ...output,
+      { type: "function_call_output", call_id, output: "sunny" },
+    ];
+    const answered = await ask({ store: false, tools, input: given });
+    expect(shortly(answered.output)).toEqual(["/root message: It is sunny."]);
+    expect(promptsOf(gateway, "/root").at(-1)?.at(-1)).toMatchObject({ role: "tool", content: "sunny" });
+  });
+});
+
 describe("a request with agents", () => {
   it.each([
-    ["store", { store: false }],
     ["max_tool_calls", { max_tool_calls: 3 }],
     ["multi_agent.max_concurrent_subagents", { multi_agent: { enabled: true, max_concurrent_subagents: 0 } }],
   ])("is a 400 that names %s", async (param, body) => {

@@ -19,7 +19,7 @@ import {
   typesIn,
   WAYS,
 } from "./tool-support.ts";
-import { ended } from "./turns.ts";
+import { ended, pause, unique } from "./turns.ts";
 
 /** Programs of models: `programmatic_tool_calling`. */
 
@@ -400,5 +400,23 @@ describe.each(Object.entries(TEAM))("an agent of %s, whose task any of three wor
       expect.stringContaining("You said: You are /root/"),
     ]);
     expect(root).toEqual(["/root", expect.stringMatching(/FINAL_ANSWER.*You said: You are/)]);
+  });
+
+  it("goes on with its root after a kill, and is begun once", async () => {
+    const created = await gateway.openai.responses.create({
+      ...{ model, input: unique(input), background: true },
+      multi_agent: { enabled: true },
+    } as never);
+    const { id } = created as Response;
+    const inTree = async () => {
+      const tree = await fetch(`${gateway.url}/v1/responses/${id}/tree`);
+      return ((await tree.json()) as { data: { id: string }[] }).data.length;
+    };
+    while ((await inTree()) < 2) await pause(5);
+    await gateway.restart();
+    const { status, output } = await ended(gateway, id);
+    expect(status).toBe("completed");
+    expect(JSON.stringify(output)).toMatch(/FINAL_ANSWER.*You said: You are/);
+    expect(await inTree()).toBe(2);
   });
 });

@@ -270,7 +270,7 @@ const openaiFields = {
     .nullish(),
   multi_agent: z
     .strictObject({
-      enabled: z.boolean().describe("Gives the model the actions of agents (docs/agents.md). Needs `store`."),
+      enabled: z.boolean().describe("Gives the model the actions of agents (docs/agents.md)."),
       max_concurrent_subagents: z
         .int()
         .min(1)

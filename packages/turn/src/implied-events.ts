@@ -63,6 +63,11 @@ function isDone(item: OutputItem, isLast: boolean, status: ResponseObject["statu
 
 /** An item as it is added: without what its events tell. */
 export function addedItem(item: OutputItem): Fields {
+  const { result_index: _ofItsEnd, ...begun } = begunItem(item);
+  return begun;
+}
+
+function begunItem(item: OutputItem): Fields {
   switch (item.type) {
     case "message":
       return { ...item, status: "in_progress", content: [] };

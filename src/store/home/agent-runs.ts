@@ -141,7 +141,6 @@ function requestOf(
     ...(tools && { tools }),
     previous_response_id,
     background: true,
-    store: true,
   } as CreateRequest;
 }
 

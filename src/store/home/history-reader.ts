@@ -70,7 +70,7 @@ export function historyOfRun(rows: HomeRows, spec: RunSpec): { history: History;
   }
   if (spec.base != null) return { history: conversationHistory(rows, spec.base), base: spec.base };
   if (spec.parent === null) return { history: EMPTY_HISTORY, base: null };
-  const history = responseHistory(rows, spec.parent);
+  const history = responseHistory(rows, spec.parent, spec.agent !== undefined);
   if (history === undefined) {
     throw previousResponseNotFound(spec.request.previous_response_id ?? "", whyUncontinuable(rows, spec.parent));
   }
@@ -86,11 +86,11 @@ function whyUncontinuable(rows: HomeRows, previous: string): Uncontinuable | und
 
 /**
  * The history of a response. If it began in a conversation, the earlier items of that come first. Throws the 400 of one
- * that is too long.
+ * that is too long. `ofTask`: of an agent's task, which may not be stored, for its next one.
  */
-function responseHistory(rows: HomeRows, previous: string): History | undefined {
+function responseHistory(rows: HomeRows, previous: string, ofTask = false): History | undefined {
   const found = rows.turns.history(previous);
-  if (found === undefined || rows.isUnstored(previous)) return undefined;
+  if (found === undefined || (!ofTask && rows.isUnstored(previous))) return undefined;
   const { base, history } = found;
   if (base === null) return checked(history);
   const before = rows.items.history(base);
