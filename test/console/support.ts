@@ -108,11 +108,14 @@ async function emptied({ context, empty, session }: Profile, origin: string): Pr
   await Promise.all([context.clearCookies(), context.clearPermissions()]);
 }
 
-/** Starts a gateway, for all tests of a file. */
-export async function startConsole(vars: Record<string, string> = {}): Promise<ConsoleRig> {
+/** Starts a gateway, for all tests of a file. `through`: `serve` runs programs. */
+export async function startConsole(
+  vars: Record<string, string> = {},
+  through: "workerd" | "serve" = "workerd",
+): Promise<ConsoleRig> {
   const vllm = await serveSimulator();
   const variables = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", ...vars };
-  const [worker, browser] = await Promise.all([startWorkerd(variables), joinBrowser()]);
+  const [worker, browser] = await Promise.all([startWorkerd(variables, { through }), joinBrowser()]);
   const gateway = gatewayAt(worker, vllm);
   const open: ConsoleRig["open"] = (at, options) => openTab(browser, gateway.url, at, options);
   return {

@@ -22,6 +22,8 @@ export interface Description {
   /** of the tool */
   name?: string;
   status?: string;
+  /** the program that has made the call, or the agent that the item belongs to */
+  by?: string;
   parts: Part[];
   /** True if its texts are markdown. */
   isMarkdown?: boolean;
@@ -40,7 +42,7 @@ export interface Description {
   kind: string;
 }
 
-const KINDS: Record<string, (item: Item) => Omit<Description, "status">> = {
+const KINDS: Record<string, (item: Item) => Omit<Description, "status" | "by">> = {
   message: (item) => ({
     kind: item.role === "assistant" ? "answer" : "input",
     title: ROLES[item.role] ?? (text(item.role) || "Message"),
@@ -63,9 +65,21 @@ const KINDS: Record<string, (item: Item) => Omit<Description, "status">> = {
   function_call: ({ namespace, name, arguments: args }) =>
     call("Function call", namespace ? `${namespace}.${name}` : name, code("arguments", "Arguments", args)),
   custom_tool_call: ({ name, input }) => call("Custom tool call", name, code("arguments", "Input", input)),
-  program: ({ code: text }) => call("Program", undefined, code("code", "Program", text)),
-  program_output: ({ call_id: id, status, result }) =>
-    call(`${status === "incomplete" ? "Fault" : "Output"} of a program`, id, code("result", "Output", result)),
+  program: ({ code: text }) => call("Program", undefined, code("code", "", text)),
+  program_output: ({ status, result }) =>
+    call(`${status === "incomplete" ? "Fault" : "Output"} of a program`, undefined, code("result", "", result)),
+  multi_agent_call: ({ action, arguments: args }) =>
+    call("Call of agents", text(action), code("arguments", "Arguments", args)),
+  multi_agent_call_output: ({ action, output }) => ({
+    ...contentOf(output),
+    ...call("Output of agents", text(action), ...contentOf(output).parts.map((part) => ({ ...part, isCode: true }))),
+  }),
+  agent_message: ({ author, recipient, content }) => ({
+    ...contentOf(content),
+    kind: "other",
+    title: "Message of an agent",
+    name: `${text(author)} → ${text(recipient)}`,
+  }),
   function_call_output: outputOf,
   custom_tool_call_output: outputOf,
   mcp_call: ({ server_label: server, name, arguments: args, output, error }) =>
@@ -135,14 +149,22 @@ export function describe(item: Item): Description {
   const kind = Object.hasOwn(KINDS, item.type) ? KINDS[item.type] : undefined;
   // An item with a role and content is a message also without a type.
   const known = kind ?? (item.type === undefined && item.role !== undefined ? KINDS.message : undefined);
-  if (known) return { status, ...known(item) };
+  const by = item.caller?.type === "program" ? "program" : otherAgentOf(item);
+  if (known) return { status, by, ...known(item) };
   return {
     kind: "other",
     title: text(item.type) || "Item",
     status,
+    by,
     isFolded: true,
     parts: [code("json", "", written(item))],
   };
+}
+
+/** The agent that an item belongs to, if that is not the one that the user asks. */
+function otherAgentOf({ agent }: Item): string | undefined {
+  const name = text(agent?.agent_name);
+  return name === "" || name === "/root" ? undefined : name;
 }
 
 const ROLES: Record<string, string> = { assistant: "Assistant", user: "You", system: "System" };
@@ -152,7 +174,7 @@ function call(title: string, name: string | undefined, ...parts: (Part | false |
   return { kind: "call", title, name, parts: parts.filter((part) => !!part) };
 }
 
-function outputOf(item: Item): Omit<Description, "status"> {
+function outputOf(item: Item): Omit<Description, "status" | "by"> {
   const { parts, ...rest } = contentOf(item.output);
   return { ...rest, ...call("Output of a call", item.call_id, ...parts.map((part) => ({ ...part, isCode: true }))) };
 }

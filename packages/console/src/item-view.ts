@@ -129,10 +129,20 @@ export class ItemView {
   };
 
   #draw() {
-    const { title, name, status, kind, parts, isFolded = false, isMarkdown = false, ...rest } = describe(this.#item);
+    const {
+      title,
+      name,
+      status,
+      by,
+      kind,
+      parts,
+      isFolded = false,
+      isMarkdown = false,
+      ...rest
+    } = describe(this.#item);
     const { links = [], files = [], citations = [], found = [] } = rest;
     const images = [...(rest.images ?? [])];
-    this.element.className = `item stack item-${kind}`;
+    this.element.className = `item stack item-${kind}${by ? " item-within" : ""}`;
     const shown = [...parts];
     if (this.#output) {
       const output = describe(this.#output);
@@ -147,6 +157,7 @@ export class ItemView {
     }
     const partTemplates = shown.map((part) => this.#partTemplate(part, citations));
     const heading = html`<span class="item-title">${title}</span>${name ? html` <code class="item-name" dir="auto">${beginning(name, 200)}</code>` : nothing}
+      ${by ? html`<span class="tag" dir="auto">${beginning(by, 200)}</span>` : nothing}
       ${status && status !== "completed" ? statusTag(status) : nothing}
       ${this.#timeTemplate(kind)}
       ${
