@@ -141,7 +141,7 @@ export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs =
     if (value) return value;
     const waited = Date.now() - start;
     if (waited > timeoutMs) throw new Error("The condition did not come true in time.");
-    await new Promise((resolve) => setTimeout(resolve, Math.min(10 + waited / 20, 200)));
+    await new Promise((resolve) => setTimeout(resolve, Math.min(10 + waited / 8, 200)));
   }
 }
 

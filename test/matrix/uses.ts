@@ -23,8 +23,8 @@ export const USES_MS = 480_000;
  * The first pause between two uses of a capability, and its growth: the quick ones leave time to the others, and a slow machine
  * has hardly more uses than a fast one. A tenant may have 50 webhook endpoints: as many uses take longer than `USES_MS`. Milliseconds.
  */
-const PAUSE_MS = 300;
-const PAUSE_GROWTH = 1.15;
+const PAUSE_MS = 500;
+const PAUSE_GROWTH = 1.3;
 
 /** The receiver of the tenants' webhooks, the ids of the events that have come, by their response, and a tool server. */
 export interface Hooks {

@@ -3,6 +3,7 @@ import { initialResponse, type ResponseObject } from "@responses-edge/responses-
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { fromStoredHead, toStoredHead } from "../../src/store/home/response-head.ts";
+import { codePoint } from "../code-points.ts";
 
 /** The stored form of a response without its output. */
 
@@ -17,7 +18,7 @@ describe("the stored head of a response", () => {
     const given = fc.oneof(
       fc.json(),
       fc.jsonValue().map((metadata) => headOf({ metadata: metadata as never })),
-      fc.string({ unit: "binary" }).map((instructions) => headOf({ instructions })),
+      fc.string({ unit: codePoint }).map((instructions) => headOf({ instructions })),
     );
     fc.assert(fc.property(given, (json) => fromStoredHead(toStoredHead(json)) === json));
   });

@@ -270,7 +270,7 @@ describe("stored data", () => {
         }
         expect(await known(tenant)).toEqual(expected(kept));
       }),
-      { numRuns: 40 },
+      { numRuns: 20 },
     );
   });
 });

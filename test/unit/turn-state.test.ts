@@ -181,7 +181,7 @@ describe("the state of a turn", () => {
       fc.property(steps, reasoning, (all, options) => {
         run(all, { state: newTurnState(), lines: [] }, options);
       }),
-      { numRuns: 50 },
+      { numRuns: 25 },
     );
   });
 
@@ -192,7 +192,7 @@ describe("the state of a turn", () => {
         const kept = lines.slice(0, at % (lines.length + 1));
         run(second, { state: readLoggedTurn(kept), lines: kept }, options);
       }),
-      { numRuns: 30 },
+      { numRuns: 15 },
     );
   });
 

@@ -93,7 +93,7 @@ describe("usage in a JSON answer", () => {
           expect(await counted(text, { sizes })).toEqual({ text, used: { input, cached: 0, output } });
         },
       ),
-      { numRuns: 500 },
+      { numRuns: 200 },
     );
   });
 
@@ -177,7 +177,7 @@ describe("usage in a stream", () => {
           expect(used).toEqual({ input: 11, cached: 0, output: 3 });
         },
       ),
-      { numRuns: 300 },
+      { numRuns: 150 },
     );
   });
 

@@ -84,7 +84,7 @@ describe("the remainder of a bound text", () => {
           expect([prefix, more, isValid(bound, prefix + more)]).toEqual([prefix, more, true]);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: 150 },
     );
   });
 
@@ -124,7 +124,7 @@ describe("the remainder of a bound text", () => {
             expect([prefix, text, isIn]).toEqual([prefix, text, isValid]);
         }
       }),
-      { numRuns: 200 },
+      { numRuns: 100 },
     );
   });
 

@@ -106,7 +106,7 @@ describe("a final text and its schema", () => {
       fc.property(schemas, values, (schema, value) => {
         expect(conforms(JSON.stringify(value), schema)).toBe(ajv.validate(schema, value));
       }),
-      { numRuns: 150 },
+      { numRuns: 75 },
     );
   });
 
@@ -142,7 +142,7 @@ describe("a final text and its schema", () => {
         kept += 1;
         expect(mayConform(text, schema)).toBe(true);
       }),
-      { numRuns: 400 },
+      { numRuns: 200 },
     );
     expect(kept).toBeGreaterThan(20);
   });
@@ -223,7 +223,7 @@ describe("the violation of a schema", () => {
         const parsed: unknown = JSON.parse(JSON.stringify(value));
         expect(violationOf(parsed, schema) === undefined).toBe(ajv.validate(schema, parsed));
       }),
-      { numRuns: 150 },
+      { numRuns: 75 },
     );
   });
 

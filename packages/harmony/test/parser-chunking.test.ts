@@ -211,7 +211,7 @@ describe("the tokens of reasoning", () => {
           expect(count([1])).toBe(whole);
         },
       ),
-      { numRuns: 3_000 },
+      { numRuns: 1_000 },
     );
   });
 
@@ -269,7 +269,7 @@ describe("hidden text", () => {
         fc.pre(rest.some((segment) => typeof segment === "number"));
         expect(shown(parse([rest], why))).not.toContain(SECRET);
       }),
-      { numRuns: 1500 },
+      { numRuns: 500 },
     );
   });
 

@@ -25,7 +25,8 @@ const isLetIn = (users: EndUsers, report: Report, now = T0) => users.take(report
 function kept(rows: Map<string, Account>, users: EndUsers): Map<string, Account> {
   const { accounts, forgotten } = users.takeChanges();
   for (const [name, account] of accounts) rows.set(name, JSON.parse(JSON.stringify(account)));
-  for (const name of rows.keys()) if (forgotten.some((beginning) => name.startsWith(beginning))) rows.delete(name);
+  const beginnings = new Set(forgotten);
+  for (const name of rows.keys()) if (beginnings.has(name.slice(0, name.indexOf("/") + 1))) rows.delete(name);
   return rows;
 }
 

@@ -64,7 +64,7 @@ describe("chunks of a text", () => {
         }
         expect(end).toBe(whole.length);
       }),
-      { numRuns: 150 },
+      { numRuns: 50 },
     );
   });
 

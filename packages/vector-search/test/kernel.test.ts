@@ -59,7 +59,7 @@ describe.each(kernels)("%s", (_, kernel) => {
           .sort((one, other) => one.distance - other.distance || one.chunk - other.chunk);
         expect(found).toEqual(expected.slice(0, wanted));
       }),
-      { numRuns: 60 },
+      { numRuns: 30 },
     );
   });
 
@@ -79,7 +79,7 @@ describe.each(kernels)("%s", (_, kernel) => {
         const chunks = found.map(({ chunk }) => chunk).toSorted((one, other) => one - other);
         expect(chunks).toEqual(left.filter((chunk) => !unwanted.includes(chunk % 5)));
       }),
-      { numRuns: 60 },
+      { numRuns: 30 },
     );
   });
 
@@ -93,7 +93,7 @@ describe.each(kernels)("%s", (_, kernel) => {
           expect(cosine).toBeCloseTo(exact[index] ?? 0, 1);
         });
       }),
-      { numRuns: 60 },
+      { numRuns: 30 },
     );
   });
 
@@ -126,7 +126,7 @@ it("both kernels give equal numbers", () => {
       });
       expect(simd).toEqual(plain);
     }),
-    { numRuns: 60 },
+    { numRuns: 30 },
   );
 });
 

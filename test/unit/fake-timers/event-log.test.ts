@@ -366,7 +366,7 @@ describe("reading the log", () => {
         expect(rest.length > 0).toBe(after < all.length);
       });
     });
-    await fc.assert(property, { numRuns: 30 });
+    await fc.assert(property, { numRuns: 15 });
   });
 
   it("of one turn sees nothing of another, and deletes nothing of it", async () => {
@@ -509,7 +509,7 @@ describe("records between the events", () => {
         else expect(log.has("t")).toBe(false);
       });
     });
-    await fc.assert(property, { numRuns: 50 });
+    await fc.assert(property, { numRuns: 25 });
   });
 
   it("wait for the next event if it comes soon, and are written with it", async () => {
@@ -773,7 +773,7 @@ describe("sealed blocks", () => {
           );
       });
     });
-    await fc.assert(property, { numRuns: 40 });
+    await fc.assert(property, { numRuns: 20 });
   });
 
   it("take a twentieth of a long log, and leave a short one to its turn's row", async () => {
