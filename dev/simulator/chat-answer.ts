@@ -223,6 +223,12 @@ function plainText(turn: Turn): string {
 
 /** The rest of an answer whose beginning is already in the final message. */
 function continueAnswer(whole: Said[], last: ChatMessage): Said[] {
+  if (last.text.endsWith("</tool_call>")) {
+    // The calls after those that the message has as text.
+    const made = last.text.split("<tool_call>").length - 1;
+    const calls = whole.filter(({ kind }) => kind === "tool_call").slice(made);
+    return calls.length > 0 ? calls : [say("content", "")];
+  }
   if (last.text !== "") {
     const rest = whole.filter((entry) => entry.kind !== "reasoning");
     return continueKind(rest, "content", last.text);

@@ -2,6 +2,7 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import { expect } from "vitest";
 import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
 import type { Gateway } from "../e2e/support.ts";
+import type { Speech } from "../vllm/speech.ts";
 
 /** Answers in formats, and calls of the client's, whose model servers die after any of their characters. */
 
@@ -9,7 +10,6 @@ const SCHEMA = {
   type: "object",
   properties: {
     city: { type: "string", minLength: 2 },
-    'a "quoted" name': { type: "integer", minimum: 0 },
     tags: { type: "array", items: { enum: ["new", "old"] }, minItems: 1 },
     place: {
       type: "object",
@@ -17,6 +17,8 @@ const SCHEMA = {
       required: ["open"],
       additionalProperties: false,
     },
+    // Some servers write the required properties first.
+    'a "quoted" name': { type: "integer", minimum: 0 },
   },
   required: ["city", "tags", "place"],
   additionalProperties: false,
@@ -30,6 +32,14 @@ const FUNCTION = { type: "function", name: "visit", parameters: SCHEMA, strict: 
 const CUSTOM = { type: "custom", name: "walk", format: { type: "grammar", syntax: "lark", definition: LARK } } as const;
 const FREE = { type: "custom", name: "note" } as const;
 
+const VALUE = JSON.stringify({
+  city: 'Grüße, 🦜 aus "Rom"',
+  tags: ["new", "old", "new"],
+  place: { open: true, since: -1.5 },
+  'a "quoted" name': 1204,
+});
+const INPUT = "go north and south and east and north.";
+
 const isOfSchema = new Ajv2020({ strict: false, allowUnionTypes: true }).compile(SCHEMA);
 const isOf = (json: string) => isOfSchema(JSON.parse(json));
 
@@ -42,6 +52,8 @@ export interface BoundRequest {
   /** The type of the item that is bound. */
   type: "message" | "function_call" | "custom_tool_call";
   isValid: (text: string) => boolean;
+  /** The words of a scripted model; the simulator answers with what the format allows. */
+  speech: Speech;
 }
 
 const answers = [
@@ -49,48 +61,62 @@ const answers = [
     kind: "a schema",
     body: { text: { format: { type: "json_schema", name: "s", schema: SCHEMA, strict: true } } },
     isValid: isOf,
+    speech: { text: VALUE, bound: true },
   },
   {
     kind: "any JSON",
     body: { text: { format: { type: "json_object" } } },
     isValid: (text: string) => JSON.parse(text) !== null,
+    speech: { text: VALUE, bound: true },
   },
   {
     kind: "a choice",
     body: { structured_outputs: { choice: CHOICES } },
     isValid: (text: string) => CHOICES.includes(text),
+    speech: { text: "leftmost", bound: true },
   },
   {
     kind: "a pattern",
     body: { structured_outputs: { regex: REGEX } },
     isValid: (text: string) => new RegExp(`^(?:${REGEX})$`).test(text),
+    speech: { text: "abcabcab-42yz", bound: true },
   },
   {
     kind: "EBNF",
     body: { structured_outputs: { grammar: EBNF } },
     isValid: (text: string) => /^say [a-z]+(, [a-z]+)*$/.test(text),
+    speech: { text: "say one, two, three, four", bound: true },
   },
 ] as const;
 const isOfLark = (text: string) => /^go (north|south|east)( and (north|south|east))*\.$/.test(text);
 const calls = [
-  { kind: "a function", body: { tools: [FUNCTION] }, type: "function_call", isValid: isOf },
+  {
+    kind: "a function",
+    body: { tools: [FUNCTION] },
+    type: "function_call",
+    isValid: isOf,
+    speech: { calls: [{ name: "visit", arguments: VALUE }], bound: true },
+  },
   {
     kind: "a required function",
     body: { tools: [FUNCTION], tool_choice: "required" },
     type: "function_call",
     isValid: isOf,
+    speech: { calls: [{ name: "visit", arguments: VALUE }], bound: true },
   },
   {
     kind: "a custom tool with a grammar",
     body: { tools: [CUSTOM], tool_choice: "required" },
     type: "custom_tool_call",
     isValid: isOfLark,
+    speech: { input: { name: "walk", text: INPUT, isForced: true } },
   },
   {
     kind: "a custom tool",
     body: { tools: [FREE] },
     type: "custom_tool_call",
     isValid: (text: string) => text.length > 0,
+    speech: { input: { name: "note", text: 'Grüße,\n"🦜" \\ aus Rom' } },
   },
 ] as const;
 
@@ -107,6 +133,8 @@ export const BOUND_INPUT = 'Use visit or note or walk: say "Grüße, 🦜" to Ro
 export function boundTextOf(text: string, { type, kind }: BoundRequest, isBackground = false): string {
   const { response } = checkEventStream(parseEventStream(text), { background: isBackground });
   expect([kind, response?.status, response?.error]).toEqual([kind, "completed", null]);
+  // A server that dies after its finish reason has told no usage.
+  if (response?.usage) expect(response.usage.output_tokens).toBeGreaterThan(0);
   const items = (response?.output ?? []).filter((item) => item.type !== "reasoning");
   expect(items.map((item) => item.type)).toEqual([type]);
   const [item] = items;

@@ -608,6 +608,74 @@ describe("the rest of an open message", () => {
   });
 });
 
+describe("a model server that dies among parallel calls", () => {
+  const utc = call(0, "get_time", '{"zone": "UTC"}');
+  const died = fault(500, "EngineCore encountered an issue.");
+  const markup = (json: string) => `<tool_call>\n{"name": "get_time", "arguments": ${json}`;
+  const whole = `${markup('{"zone": "UTC"}')}}\n</tool_call>`;
+
+  /** Streams the answers one after another. Gives the response's output, and the open messages of the prompts after the first. */
+  async function outputOf(...answers: { events: Iterable<object> | AsyncIterable<object> }[]) {
+    const generations: Asked[] = [];
+    gateway.replies((body) => {
+      if (body.stream !== true) return { status: 404, body: {} };
+      generations.push(body);
+      return answers[generations.length - 1] ?? { status: 400, body: fault(400, "The prompt is too long.") };
+    });
+    const { response } = await streamed({ tools: [{ ...getTime, strict: true }] });
+    expect(response).toMatchObject({ status: "completed", error: null });
+    const output = response.output.map((item) =>
+      item.type === "function_call" ? item.arguments : `${item.type} ${"status" in item && item.status}`,
+    );
+    return { output, open: generations.slice(1).map((body) => messagesOf(body).at(-1)) };
+  }
+
+  it("in a call after a thought: it is completed, and the model may call again", async () => {
+    const thought = [{ reasoning: "First UTC." }, ...utc, { reasoning: "Then CET." }];
+    const cut = stream([...thought, ...call(1, "get_time", '{"zo')], "stop").events as object[];
+    const { output, open } = await outputOf(
+      { events: [...cut.slice(0, -2), died] },
+      stream([{ content: 'ne": "CET"}' }], "stop"),
+      stream(call(0, "get_time", '{"zone": "EET"}'), "tool_calls"),
+    );
+    expect(output).toEqual([
+      ...["reasoning completed", '{"zone": "UTC"}', "reasoning completed"],
+      ...['{"zone": "CET"}', '{"zone": "EET"}'],
+    ]);
+    const reasoning = "First UTC.\nThen CET.";
+    expect(open).toMatchObject([
+      { role: "assistant", reasoning, content: `${whole}\n${markup('{"zo')}` },
+      { role: "assistant", reasoning, content: `${whole}\n${markup('{"zone": "CET"}')}}\n</tool_call>` },
+    ]);
+  });
+
+  it("in a thought after a call: the model goes on after the call", async () => {
+    const cut = stream([...utc, { reasoning: "Then" }], "stop").events as object[];
+    const { output, open } = await outputOf(
+      { events: [...cut.slice(0, -2), died] },
+      stream(call(0, "get_time", '{"zone": "CET"}'), "tool_calls"),
+    );
+    expect(output).toEqual(['{"zone": "UTC"}', "reasoning incomplete", '{"zone": "CET"}']);
+    expect(open).toMatchObject([{ role: "assistant", content: whole }]);
+  });
+
+  it("after a call whose prompt fills the window: the answer ends with the call", async () => {
+    const cut = stream(utc, "stop").events as object[];
+    const { output, open } = await outputOf({ events: [...cut.slice(0, -2), died] });
+    expect(output).toEqual(['{"zone": "UTC"}']);
+    expect(open).toHaveLength(1);
+  });
+
+  it("after a call: text that the model writes then is not shown", async () => {
+    const cut = stream(utc, "stop").events as object[];
+    const { output } = await outputOf(
+      { events: [...cut.slice(0, -2), died] },
+      stream([{ content: "Done." }], "length"),
+    );
+    expect(output).toEqual(['{"zone": "UTC"}']);
+  });
+});
+
 describe("usage", () => {
   it("counts no reasoning in the rest of an open message, and the tokens written into the cache", async () => {
     const usage = {

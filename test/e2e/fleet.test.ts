@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { ResponseTiming } from "@responses-edge/responses-api/response";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
 import { alike, BOUND_REQUESTS, boundTextOf, MARKUP, streamOf } from "../crash/bound-answers.ts";
 import { isWhole, replay } from "./event-streams.ts";
 import { expectError, readStream } from "./expectations.ts";
@@ -347,8 +348,10 @@ describe("a server that dies in the middle of a bound answer, or of a call", () 
     async (_, __, request) => {
       const whole = boundTextOf(await streamOf(trio, request, ""), request);
       expect(request.isValid(whole)).toBe(true);
+      // The last one is after a text's end, before its server tells so.
+      const deaths = [...DEATHS, whole.length];
       const kept = await Promise.all(
-        DEATHS.map(async (after) => {
+        deaths.map(async (after) => {
           const events = await streamOf(trio, request, `fault=cut:${after}&fault_times=1`);
           const text = boundTextOf(events, request);
           expect([after, text, request.isValid(text)]).toEqual([after, text, true]);
@@ -357,12 +360,48 @@ describe("a server that dies in the middle of a bound answer, or of a call", () 
       );
       // What was shown stays: at least the text without a call's markup.
       for (const [index, length] of kept.entries()) {
-        expect(length).toBeGreaterThanOrEqual(Math.min(whole.length, DEATHS[index] ?? 0) - MARKUP);
+        expect(length).toBeGreaterThanOrEqual(Math.min(whole.length, deaths[index] ?? 0) - MARKUP);
       }
       const asked = trio.replicas.flatMap((replica) => replica.asked);
-      expect(asked.length).toBeGreaterThan(DEATHS.length + 1);
+      expect(asked.length).toBeGreaterThan(deaths.length + 1);
     },
   );
+});
+
+describe("a server that dies in the middle of parallel calls", () => {
+  const parameters = {
+    type: "object",
+    properties: { city: { type: "string", minLength: 9 } },
+    required: ["city"],
+    additionalProperties: false,
+  };
+  const tools = ["visit", "leave"].map((name) => ({ type: "function", name, parameters, strict: true }));
+  const request = { input: "Use visit and leave and note.", tools: [...tools, { type: "custom", name: "note" }] };
+  const whole = ["visit true", "leave true", "note true"];
+
+  /** Tokens after which a server dies, in and between the three calls; the one that goes on dies after as many, once. */
+  const DEATHS = [4, 15, 22, 26, 31, 40, 48, 57];
+
+  it.each(["auto", "required"])("has those after it made, each once: tool_choice %s", async (tool_choice) => {
+    const callsOf = async (settings: string) => {
+      const model = `simulator?letters=1${settings}`;
+      const answer = await trio.post({ ...request, model, tool_choice, stream: true });
+      const { response } = checkEventStream(parseEventStream(await answer.text()));
+      expect([settings, response?.status, response?.error]).toEqual([settings, "completed", null]);
+      return response?.output.map((item) => {
+        if (item.type === "custom_tool_call") return `${item.name} ${item.input.length > 0}`;
+        if (item.type !== "function_call") return item.type;
+        const { city, ...others } = JSON.parse(item.arguments) as { city: string };
+        return `${item.name} ${city.length > 8 && Object.keys(others).length === 0}`;
+      });
+    };
+    expect(await callsOf("")).toEqual(whole);
+    trio.clear();
+    for (const calls of await Promise.all(DEATHS.map((after) => callsOf(`&fault=cut:${after}&fault_times=1`)))) {
+      expect(calls).toEqual(whole);
+    }
+    expect(trio.replicas.flatMap((replica) => replica.asked).length).toBeGreaterThan(2 * DEATHS.length);
+  });
 });
 
 describe("a server that dies beside one that cannot continue its text", () => {

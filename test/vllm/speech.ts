@@ -6,7 +6,7 @@ export interface Speech {
   thought?: string;
   text?: string;
   /** Calls of functions, arguments as text. A gpt-oss makes one per completion. The others are ignored. */
-  calls?: { name: string; arguments: string }[];
+  calls?: readonly { name: string; arguments: string }[];
   /** A call of a custom tool. A chat model that is forced to make it writes only its input. */
   input?: { name: string; text: string; isForced?: boolean };
   /**

@@ -385,7 +385,8 @@ export class Generations {
         model.engine.measure(resumption.prompt, host.signal),
       ]);
       const more = Math.max(0, whole.tokens - prompt.tokens);
-      const isCounted = whole.isTokenPerDelta || resumption.isQuoted;
+      // An answer that is over is not in the prompt.
+      const isCounted = whole.isTokenPerDelta || resumption.isQuoted || resumption.ends;
       const generated = isCounted ? roundDeltas(this.#output.state).all : more;
       return { prompt: prompt.tokens, generated, added: Math.max(0, more - generated) };
     } catch (error) {

@@ -6,7 +6,7 @@ import { RepeatedText } from "@responses-edge/turn/contract/repeated-text";
 import { after } from "../bound-formats.ts";
 import { refusesGrammar } from "../client-faults.ts";
 import { boundRules, callFaultOf } from "../offered-tools.ts";
-import { type Begun, begunWith, inputJson, repeatedSpace, withBegun } from "./begun-answer.ts";
+import { type Begun, begunWith, callsAfter, inputJson, repeatedSpace, withBegun } from "./begun-answer.ts";
 import type { Asked } from "./request.ts";
 import { salvaged } from "./salvage.ts";
 
@@ -20,19 +20,26 @@ const MAX_TRIES = 4;
 
 type Ask = (prompt: Prompt, asked: Asked) => Promise<AsyncIterable<ModelDelta[]>>;
 
+/** Asks for the calls after a whole one (`callsAfter`). */
+type AskForCalls = (prompt: Prompt) => Promise<AsyncIterable<ModelDelta[]>>;
+
 /**
- * Asks for the rest of what `prompt` has begun. Resolves once the server has accepted the prompt. The answer throws 502
- * `cannot_continue` when the model has left the format too often.
+ * Asks for the rest of what `prompt` has begun, and for more calls after a call. Resolves once the server has accepted
+ * the prompt. The answer throws 502 `cannot_continue` when the model has left the format too often.
  */
-export async function answerRest(prompt: Prompt, ask: Ask): Promise<AsyncIterable<ModelDelta[]>> {
+export async function answerRest(
+  prompt: Prompt,
+  ask: Ask,
+  askForCalls: AskForCalls,
+): Promise<AsyncIterable<ModelDelta[]>> {
   const { begun } = prompt as { begun: Begun };
   const first = new Rest(prompt, begun, true);
   try {
-    return allRests(first, await first.ask(ask), ask);
+    return allRests(first, await first.ask(ask), ask, askForCalls);
   } catch (error) {
     if (!first.isGrammarRefused(error)) throw error;
     const free = new Rest(prompt, begun, false);
-    return allRests(free, await free.ask(ask), ask);
+    return allRests(free, await free.ask(ask), ask, askForCalls);
   }
 }
 
@@ -40,6 +47,7 @@ async function* allRests(
   first: Rest,
   begun: AsyncIterable<ModelDelta[]>,
   ask: Ask,
+  askForCalls: AskForCalls,
 ): AsyncGenerator<ModelDelta[], void, undefined> {
   yield first.opening;
   let rest = first;
@@ -60,6 +68,7 @@ async function* allRests(
     const last = hasGrammar === rest.hasGrammar ? rest.end() : undefined;
     if (last) {
       yield last;
+      if (rest.next) yield* furtherCalls(await askForCalls(rest.next));
       return;
     }
     const next = rest.again(hasGrammar);
@@ -67,6 +76,39 @@ async function* allRests(
     rest = next;
     answer = await rest.ask(ask);
   }
+}
+
+/**
+ * An answer that goes on after whole calls. They are an answer by themselves: it has no more where its server refuses
+ * the prompt, which may have filled the window.
+ */
+export async function callsOrNone(asking: Promise<AsyncIterable<ModelDelta[]>>): Promise<AsyncIterable<ModelDelta[]>> {
+  try {
+    return await asking;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 400) return noCalls();
+    throw error;
+  }
+}
+
+async function* noCalls(): AsyncGenerator<ModelDelta[], void, undefined> {
+  yield [{ kind: "finish", reason: "tool_calls" }];
+}
+
+/** The calls after a resumed one, whose index is 0. The prompt was counted with that one. */
+async function* furtherCalls(answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[], void, undefined> {
+  for await (const deltas of answer) yield deltas.map(afterFirstCall);
+}
+
+function afterFirstCall(delta: ModelDelta): ModelDelta {
+  if (delta.kind === "tool_call" || delta.kind === "call_cut") return { ...delta, index: delta.index + 1 };
+  if (delta.kind !== "usage") return delta;
+  const { output_tokens } = delta.usage;
+  const input_tokens_details = { cached_tokens: 0, cache_write_tokens: 0 };
+  return {
+    ...delta,
+    usage: { ...delta.usage, input_tokens: 0, input_tokens_details, total_tokens: output_tokens },
+  };
 }
 
 /** One answer to a prompt that asks for a rest. */
@@ -83,6 +125,8 @@ class Rest {
   #finish: Extract<ModelDelta, { kind: "finish" }> | undefined;
   #hasLeftFormat = false;
   hasRead = false;
+  /** Asks for more calls after the whole call that the answer has ended with (`end`). */
+  next: Prompt | undefined;
 
   constructor(prompt: Prompt, begun: Begun, hasGrammar: boolean) {
     this.#prompt = prompt;
@@ -173,17 +217,19 @@ class Rest {
     if (!this.#hasLeftFormat && finish && finish.reason !== "stop" && finish.reason !== "tool_calls") return [finish];
     const { kind } = this.#begun;
     const out: ModelDelta[] = [];
+    let text: string | undefined = this.#text;
     if (this.#recogniser) {
       if (!this.#isWhole) return undefined;
       // Keywords that no grammar has are checked here, where nothing can be taken back.
-      if (this.#isFaulty(this.#begun.text + this.#text)) throw outsideFormat();
+      if (this.#isFaulty(this.#begun.text + text)) throw outsideFormat();
     } else {
-      const text = this.#checkedRest();
+      text = this.#checkedRest();
       if (text === undefined) return undefined;
       this.#give({ kind: "text", text }, out);
     }
     if (kind === "input") out.push({ kind: "tool_call", index: 0, arguments: '"}' });
-    out.push({ kind: "finish", reason: kind === "text" ? "stop" : "tool_calls" });
+    this.next = callsAfter(this.#prompt, { ...this.#begun, text: this.#begun.text + text });
+    if (!this.next) out.push({ kind: "finish", reason: kind === "text" ? "stop" : "tool_calls" });
     return out;
   }
 

@@ -28,6 +28,11 @@ export interface Begun {
   place: { items: readonly Item[]; before: string } | "quoted";
 }
 
+/** The place after the whole calls of an answer, which the model may follow with others. */
+export interface AfterCalls {
+  kind: "calls";
+}
+
 /** An item that can be at the end of an open message. */
 type Said = Extract<Item, { type: "message" | "function_call" | "custom_tool_call" }>;
 
@@ -43,16 +48,17 @@ export function begunResumption(
 ): Resumption | undefined {
   const last = said.at(-1);
   if (!last) return undefined;
-  if (isClientCall(last) && "status" in last && last.status === "completed")
-    return { prompt, repeated: "", anew, ends: "tool_calls" };
-  const found = begunBy(prompt, last);
-  const rest = found && restAfter(found.bound, found.text);
-  if (!found || !rest || rest.kind === "impossible") return undefined;
+  const isWhole = isClientCall(last) && "status" in last && last.status === "completed";
+  const found = begunBy(prompt, last, isWhole);
+  const rest: Rest | undefined = isWhole ? { kind: "nothing" } : found && restAfter(found.bound, found.text);
+  if (!rest || rest.kind === "impossible") return undefined;
+  const place = found && placeAfter(prompt, said, found);
   if (rest.kind === "nothing") {
-    return { prompt, repeated: "", anew, ends: found.kind === "text" ? "stop" : "tool_calls" };
+    const next = found && place && callsAfter(prompt, { ...found, place });
+    if (next && mayContinue(next.items)) return { prompt: next, repeated: "", anew };
+    return { prompt, repeated: "", anew, ends: found?.kind === "text" ? "stop" : "tool_calls" };
   }
-  const place = placeAfter(prompt, said, found);
-  if (!place) return undefined;
+  if (!found || !place) return undefined;
   const begun: Begun = { ...found, rest, place };
   const continued = withBegun(prompt, begun);
   if (mayContinue(continued.items)) return { prompt: continued, repeated: "", anew };
@@ -72,13 +78,32 @@ export function withBegun(prompt: Prompt, begun: Begun): Prompt {
     const request = { ...prompt.request, reasoning: { ...prompt.request.reasoning, effort: "none" as const } };
     return { ...prompt, request, begun, corrections: [noteOf(begun)] };
   }
-  const open: Item = {
-    type: "message",
-    role: "assistant",
-    status: "in_progress",
-    content: [{ type: "output_text", text: (place.before + text).trimEnd(), annotations: [], logprobs: [] }],
-  };
-  return { ...prompt, begun, corrections: [], items: [...place.items, open] };
+  return { ...prompt, begun, corrections: [], items: openAfter(place, text) };
+}
+
+/**
+ * The prompt that asks for more calls after a whole one; undefined if the model may make no other, or cannot be asked.
+ * Where a call is required, one has been made.
+ */
+export function callsAfter(prompt: Prompt, { kind, text, place }: Omit<Begun, "bound" | "rest">): Prompt | undefined {
+  const { parallel_tool_calls: parallel, tool_choice: choice } = prompt.request;
+  if (kind !== "arguments" || place === "quoted" || parallel === false) return undefined;
+  const limits = typeof choice === "object" ? choice : null;
+  if (limits && limits.type !== "allowed_tools") return undefined;
+  const request = { ...prompt.request, tool_choice: limits ? { ...limits, mode: "auto" as const } : ("auto" as const) };
+  const begun: AfterCalls = { kind: "calls" };
+  return { ...prompt, begun, corrections: [], items: openAfter(place, `${text}${END_OF_CALL}`), request };
+}
+
+/** Tells whether a prompt asks for more calls after whole ones. */
+export function isAfterCalls({ begun }: Prompt): boolean {
+  return (begun as Begun | AfterCalls | undefined)?.kind === "calls";
+}
+
+/** The items with an open message at their end. */
+function openAfter({ items, before }: Exclude<Begun["place"], "quoted">, text: string): Item[] {
+  const part = { type: "output_text" as const, text: (before + text).trimEnd(), annotations: [], logprobs: [] };
+  return [...items, { type: "message", role: "assistant", status: "in_progress", content: [part] }];
 }
 
 /** The white space at the end of what has begun: it is not in the prompt, so that the model writes it again. */
@@ -93,7 +118,11 @@ function restAfter(bound: Bound, text: string): Rest {
   return restOf(bound, text);
 }
 
-function begunBy({ request }: Prompt, last: Item): Pick<Begun, "kind" | "tool" | "bound" | "text"> | undefined {
+function begunBy(
+  { request }: Prompt,
+  last: Item,
+  isWhole: boolean,
+): Pick<Begun, "kind" | "tool" | "bound" | "text"> | undefined {
   if (last.type === "message" && last.role === "assistant") {
     const bound = boundAnswer(request);
     if (!bound || last.content.some((part) => part.type !== "output_text")) return undefined;
@@ -107,22 +136,33 @@ function begunBy({ request }: Prompt, last: Item): Pick<Begun, "kind" | "tool" |
   }
   const bound = boundInput(tool);
   if (bound) return { kind: "input", tool, bound, text: last.input };
-  return { kind: "arguments", tool, bound: boundArguments(tool), text: inputJson(last.input) };
+  const text = `${inputJson(last.input)}${isWhole ? END_OF_INPUT : ""}`;
+  return { kind: "arguments", tool, bound: boundArguments(tool), text };
 }
+
+/** The end of the JSON of a custom tool's arguments, after its input. */
+const END_OF_INPUT = '"}';
 
 /** The beginning of the JSON of a custom tool's arguments, up to the end of its input so far. */
 export function inputJson(input: string): string {
   return `{"input": "${JSON.stringify(input).slice(1, -1)}`;
 }
 
-/** Where the prompt has what has begun. Undefined if a thought stands between calls, which no message can have. */
+/**
+ * Where the prompt has what has begun. Templates put thoughts before a message: those between calls stand there.
+ * Undefined if there are items that no message can have.
+ */
 function placeAfter(
   prompt: Prompt,
   said: readonly Item[],
   { kind, tool, text }: Pick<Begun, "kind" | "tool" | "text">,
 ): Exclude<Begun["place"], "quoted"> | undefined {
-  const from = said.findLastIndex(({ type }) => type === "reasoning") + 1;
-  const [lead, run] = [said.slice(0, from), said.slice(from)];
+  const firstCall = said.findIndex(isClientCall);
+  const isThought = ({ type }: Item) => type === "reasoning";
+  const from = (firstCall < 0 ? said : said.slice(0, firstCall)).findLastIndex(isThought) + 1;
+  const rest = said.slice(from);
+  const lead = [...said.slice(0, from), ...rest.filter(isThought)];
+  const run = rest.filter((item) => !isThought(item));
   if (!lead.every(isMessageOrThought) || !run.every(isSaid)) return undefined;
   const hasCalls = run.some(isClientCall);
   // Messages that no call has joined stay what they are.
@@ -148,9 +188,11 @@ function beginningOf(name: string): string {
 }
 
 function markupOf(call: Exclude<Said, { type: "message" }>): string {
-  const json = call.type === "function_call" ? call.arguments : `${inputJson(call.input)}"}`;
-  return `${beginningOf(flatName(call.namespace, call.name))}${json}}\n</tool_call>`;
+  const json = call.type === "function_call" ? call.arguments : `${inputJson(call.input)}${END_OF_INPUT}`;
+  return `${beginningOf(flatName(call.namespace, call.name))}${json}${END_OF_CALL}`;
 }
+
+const END_OF_CALL = "}\n</tool_call>";
 
 /** Tells a model what it has written, where its server cannot continue a text. */
 function noteOf({ kind, tool, text }: Begun): ChatMessage {

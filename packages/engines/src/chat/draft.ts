@@ -24,6 +24,11 @@ export interface DraftOptions {
   format?: AnswerFormat | undefined;
   /** The model server was given the format, but does not enforce it on every text. */
   wasTold?: boolean;
+  /**
+   * The answer goes on after calls of its own: nothing has to come, and the model is not asked again. Only calls are
+   * given: a model may have its own markup for calls, and write anything after those in another one.
+   */
+  isAfterCalls?: boolean;
 }
 
 /** The calls that an answer may have. */
@@ -108,7 +113,7 @@ export class Draft {
   /** Takes the deltas of one read. Gives those that are valid whatever follows. */
   read(deltas: readonly ModelDelta[]): ModelDelta[] {
     const out: ModelDelta[] = [];
-    const { format, mustCall } = this.#options;
+    const { format, mustCall, isAfterCalls } = this.#options;
     for (const delta of deltas) {
       switch (delta.kind) {
         case "text":
@@ -116,7 +121,7 @@ export class Draft {
           if (this.#newest && delta.text.trim() !== "") this.#release(this.#newest, out);
           this.#text.push(delta.text);
           // Text is held back if its format must be checked, or if the model must call a tool and has not done so yet.
-          (format !== undefined || (mustCall && !this.#hasOffered) ? this.#buffered : out).push(delta);
+          (format !== undefined || isAfterCalls || (mustCall && !this.#hasOffered) ? this.#buffered : out).push(delta);
           break;
         case "refusal":
           this.#refused = true;
@@ -192,6 +197,7 @@ export class Draft {
 
   /** Ends an answer that the model server could not parse. */
   endUnread(): ModelDelta[] {
+    if (this.#options.isAfterCalls) return [{ kind: "finish", reason: "tool_calls" }];
     const again = this.#askAgain("what its server could not read.", "Answer again, with complete calls or with text.");
     return [{ kind: "item_done" }, again, { kind: "finish", reason: "stop" }];
   }
@@ -199,7 +205,10 @@ export class Draft {
   /** Ends the draft. Gives its last deltas, which say how to ask the model again if the answer is unusable. */
   end(): ModelDelta[] {
     const deltas: ModelDelta[] = [];
-    const finish: ModelDelta = { kind: "finish", reason: this.#finish ?? "stop" };
+    const { isAfterCalls } = this.#options;
+    // Text after calls is not theirs, however it ends.
+    const reason = isAfterCalls && this.#calls.size === 0 ? "tool_calls" : (this.#finish ?? "stop");
+    const finish: ModelDelta = { kind: "finish", reason };
     if (finish.reason !== "stop" && finish.reason !== "tool_calls") {
       // Truncated output: the beginning of a document is shown, as it would be under the grammar.
       const isShown = !this.#options.format || /^\s*[[{]/.test(this.#said);
@@ -220,6 +229,7 @@ export class Draft {
       if (!call.isCut) deltas.push({ kind: "call_cut", index });
       this.hasShownInvalid ||= call.judged?.isWhole === true;
     }
+    if (isAfterCalls) return [...deltas, { kind: "finish", reason: "tool_calls" }];
     const [first] = wrong;
     if (first && wrong.length === this.#calls.size) {
       const change = this.#corrected(wrong);

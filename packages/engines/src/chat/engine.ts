@@ -36,8 +36,9 @@ import {
   windowNotTold,
 } from "../upstream-faults.ts";
 import { deliveryOf, streamedAnswer, unusable } from "../vllm-stream.ts";
-import { answerRest } from "./answer-rest.ts";
+import { answerRest, callsOrNone } from "./answer-rest.ts";
 import { failing, ofWholePrompt } from "./answers.ts";
+import { isAfterCalls } from "./begun-answer.ts";
 import { ChunkReader } from "./chunks.ts";
 import { countIn, countPath } from "./counts.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
@@ -138,9 +139,16 @@ export class ChatEngine implements Engine {
     const dialect = dialectOf(this.#upstream.server) ?? (await this.#upstream.learnDialect(signal));
     if (isContinued(prompt) && !continuesAfter(prompt.items, dialect)) throw cannotContinue(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
-    if (prompt.begun) return answerRest(prompt, (given, asking) => this.#answer(given, asking, signal));
+    if (prompt.begun && !isAfterCalls(prompt)) {
+      const ask = (given: Prompt, asking: Asked) => this.#answer(given, asking, signal);
+      return answerRest(prompt, ask, (given) => this.#begin(given, signal));
+    }
     const { text, structured_outputs: outputs } = prompt.request;
     const format = text?.format || outputs ? answerFormat(prompt.request) : undefined;
+    if (prompt.begun) {
+      const answer = await callsOrNone(this.#answer(prompt, { bindsFormat: false }, signal));
+      return this.#judged(prompt, { format, isAfterCalls: true }, dialect, answer);
+    }
     if (prompt.isFinal || !this.mayCall(prompt)) {
       const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
       const isBound = format !== undefined || outputs != null;
@@ -255,7 +263,7 @@ export class ChatEngine implements Engine {
       request,
       // Log probabilities are those of the whole text.
       markup:
-        isOfCall || prompt.begun
+        isOfCall || (prompt.begun && !isAfterCalls(prompt))
           ? undefined
           : {
               tools: () => (finalText && !mayHaveCalls ? [] : knownTools(prompt)),
