@@ -23,7 +23,7 @@ afterAll(async () => {
   await server.close();
 });
 
-/** What the page shows of each item, in order: its heading, and behind it a mark if it stands below another one. */
+/** The headings of the items on the page, in order. One that stands below another one begins with `>`. */
 function headings(page: Page): Promise<string[]> {
   return page.locator(".transcript").evaluate((transcript) =>
     [...transcript.querySelectorAll<HTMLElement>(".item:not(.item-input, .item-reasoning, .item-tools)")]
