@@ -1,8 +1,5 @@
-import { go } from "./code-go.ts";
-import { python } from "./code-python.ts";
-import { asProgram, overHttp, type Request } from "./code-request.ts";
-import { typescript } from "./code-typescript.ts";
-import { written } from "./code-values.ts";
+import { go, python, typescript } from "./code-programs.ts";
+import { filesIn, type Request, written } from "./code-values.ts";
 import { shellWord } from "./connect-samples.ts";
 import type { ApiObject } from "./json.ts";
 import type { Transport } from "./sending.ts";
@@ -11,8 +8,8 @@ export { LocalFile, withLocalFiles } from "./code-values.ts";
 
 /**
  * A request as a program for curl, Python, TypeScript and Go. A program reads the key from a variable and never contains
- * it. Its first line has its file's name and how to run it. A program that offers functions has the loop that answers
- * their calls.
+ * it. Its first line has its file's name and how to run it. A program that offers functions answers their calls: it
+ * takes whole answers, and asks again with the results until there is a final text.
  */
 
 /**
@@ -20,28 +17,55 @@ export { LocalFile, withLocalFiles } from "./code-values.ts";
  * `/v1`.
  */
 export function samplesOf(body: ApiObject, transport: Transport, baseUrl: string): { name: string; code: string }[] {
-  const request = { body, transport, baseUrl };
-  const program = asProgram(request);
+  const request = requestOf(body, transport, baseUrl);
   return [
-    { name: "curl", code: curl(request, program.loop !== undefined) },
-    { name: "Python", code: python(program) },
-    { name: "TypeScript", code: typescript(program) },
-    { name: "Go", code: go(program) },
+    { name: "curl", code: curl(request) },
+    { name: "Python", code: python(request) },
+    { name: "TypeScript", code: typescript(request) },
+    { name: "Go", code: go(request) },
   ];
 }
 
+function requestOf(body: ApiObject, transport: Transport, baseUrl: string): Request {
+  const functions = functionsIn(body.tools);
+  const choice = body.tool_choice;
+  const isForced =
+    choice === "required" ||
+    (isObject(choice) && (choice.type === "allowed_tools" ? choice.mode === "required" : choice.type !== undefined));
+  const common = { baseUrl, functions, hasFiles: filesIn(body), repeats: body.conversation === undefined, isForced };
+  if (functions.length > 0) {
+    const isText = common.repeats && typeof body.input === "string";
+    const input = isText ? [{ role: "user", content: body.input }] : (body.input ?? []);
+    return { ...common, kind: "calls", body: { ...body, input } };
+  }
+  if (transport === "whole" || transport === "socket") return { ...common, kind: transport, body };
+  const background = transport === "background" ? { background: true } : {};
+  return { ...common, kind: "stream", body: { ...body, ...background, stream: true } };
+}
+
+function functionsIn(tools: unknown): Request["functions"] {
+  if (!Array.isArray(tools)) return [];
+  return tools.flatMap((tool: unknown) => {
+    if (!isObject(tool)) return [];
+    if (tool.type === "namespace") return functionsIn(tool.tools);
+    if (tool.type !== "function" || typeof tool.name !== "string") return [];
+    const properties = isObject(tool.parameters) ? tool.parameters.properties : undefined;
+    return [{ name: tool.name, parameters: isObject(properties) ? Object.keys(properties).join(", ") : "" }];
+  });
+}
+
+function isObject(value: unknown): value is ApiObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /** A request as a command. A command has no loop: it says how a call is answered. */
-function curl(request: Request, hasCalls: boolean): string {
-  const json = written(overHttp(request), {
+function curl({ body, kind, baseUrl }: Request): string {
+  const json = written(kind === "socket" ? { ...body, stream: true } : body, {
     string: (text) => JSON.stringify(text).replaceAll("'", "'\\''"),
     file: ({ name, type }) => `"data:${type};base64,'"$(base64 < ${shellWord(name)} | tr -d '\\n')"'"`,
-    key: (name) => JSON.stringify(name).replaceAll("'", "'\\''"),
-    words: { true: "true", false: "false", null: "null" },
-    indent: "  ",
-    space: " ",
   });
-  const { transport, baseUrl } = request;
-  return `${transport === "socket" ? "# curl speaks no WebSocket of this kind: the same as a stream.\n" : ""}${hasCalls ? CALLS : ""}curl ${transport === "whole" ? "" : "-N "}${baseUrl}/responses \\
+  const isStream = kind === "stream" || kind === "socket";
+  return `${kind === "socket" ? "# curl speaks no WebSocket of this kind: the same as a stream.\n" : ""}${kind === "calls" ? CALLS : ""}curl ${isStream ? "-N " : ""}${baseUrl}/responses \\
   -H "Authorization: Bearer $OPENAI_API_KEY" \\
   -H 'Content-Type: application/json' \\
   -d '${json}'`;

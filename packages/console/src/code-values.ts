@@ -1,6 +1,23 @@
-import type { Parsed } from "./json.ts";
+import type { ApiObject, Parsed } from "./json.ts";
 
-/** Values of a request's body as a language writes them. */
+/** A request, and the values of its body as a language writes them. */
+
+/** A request of which a program is made. */
+export interface Request {
+  /** as it is sent, with files as LocalFile */
+  body: ApiObject;
+  /** what the program does with the answer */
+  kind: "whole" | "stream" | "socket" | "calls";
+  /** ends in `/v1` */
+  baseUrl: string;
+  hasFiles: boolean;
+  /** Those that the request offers, with the names of their parameters in a line. */
+  functions: { name: string; parameters: string }[];
+  /** True if the next request repeats what was said so far. A conversation has it already. */
+  repeats: boolean;
+  /** True if the request forces a call. The next request must not, or it never ends in a text. */
+  isForced: boolean;
+}
 
 /** Stands in a body for a file that the program reads itself. */
 export class LocalFile {
@@ -13,37 +30,42 @@ export class LocalFile {
   }
 }
 
-/** The form of values in a language. */
-export interface Form {
-  string(text: string): string;
+/** How a language writes values, where it is other than in JSON. */
+export interface Syntax {
   file(file: LocalFile): string;
-  key(name: string): string;
-  words: { true: string; false: string; null: string };
-  indent: string;
+  string?(text: string): string;
+  /** By default as a string. */
+  key?(name: string): string;
+  /** The words for true, false and null. */
+  words?: readonly [string, string, string];
+  /** By default two spaces. */
+  indent?: string;
   /** Within the braces of an object on one line. */
-  space: string;
+  space?: string;
 }
 
 /** The longest line of a list or object. Characters. */
 const LINE = 80;
 
 /** The code of a value; `depth`: the number of levels by which its lines are indented. */
-export function written(value: unknown, form: Form, depth = 0): string {
-  if (value instanceof LocalFile) return form.file(value);
-  if (typeof value === "string") return form.string(value);
-  if (value === null || value === undefined) return form.words.null;
-  if (typeof value === "boolean") return form.words[value ? "true" : "false"];
+export function written(value: unknown, syntax: Syntax, depth = 0): string {
+  const { file, string = JSON.stringify, key = string, words: [yes, no, none] = ["true", "false", "null"] } = syntax;
+  if (value instanceof LocalFile) return file(value);
+  if (typeof value === "string") return string(value);
+  if (value === null || value === undefined) return none;
+  if (typeof value === "boolean") return value ? yes : no;
   if (typeof value !== "object") return String(value);
   const parts = Array.isArray(value)
-    ? value.map((each) => written(each, form, depth + 1))
-    : Object.entries(value).map(([name, each]) => `${form.key(name)}: ${written(each, form, depth + 1)}`);
+    ? value.map((each) => written(each, syntax, depth + 1))
+    : Object.entries(value).map(([name, each]) => `${key(name)}: ${written(each, syntax, depth + 1)}`);
   const [open, close] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
   if (parts.length === 0) return open + close;
-  const space = open === "{" ? form.space : "";
-  const line = `${open}${space}${parts.join(", ")}${space}${close}`;
+  const { indent = "  ", space = "" } = syntax;
+  const around = open === "{" ? space : "";
+  const line = `${open}${around}${parts.join(", ")}${around}${close}`;
   if (line.length + depth * 2 < LINE && !line.includes("\n")) return line;
-  const indent = form.indent.repeat(depth + 1);
-  return `${open}\n${parts.map((part) => indent + part).join(",\n")}\n${form.indent.repeat(depth)}${close}`;
+  const inner = parts.map((part) => indent.repeat(depth + 1) + part).join(",\n");
+  return `${open}\n${inner}\n${indent.repeat(depth)}${close}`;
 }
 
 /** Shorter texts of files stay in the code. Characters. */
