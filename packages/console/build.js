@@ -1,7 +1,8 @@
 /** Bundles the console for the browser: `dist/first.js`, the scripts that it loads later, and `dist/console.css`. Any Node that wrangler runs on runs this. */
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { build } from "esbuild";
+import { build, transform } from "esbuild";
+import { compile } from "tailwindcss";
 
 const folder = fileURLToPath(new URL("./", import.meta.url));
 
@@ -26,7 +27,6 @@ export async function buildConsole() {
     build({
       ...options,
       entryPoints: [
-        "src/console.css",
         "src/markdown-reader.ts",
         "src/code-colours.ts",
         "src/formulas.ts",
@@ -35,13 +35,31 @@ export async function buildConsole() {
       ],
     }),
   ]);
-  const outputFiles = made.flatMap((each) => each.outputFiles ?? []);
+  const outputFiles = [...made.flatMap((each) => each.outputFiles ?? []), await styles()];
   mkdirSync(`${folder}dist`, { recursive: true });
   for (const { path, text } of outputFiles) {
     if (textOf(path) === text) continue;
     writeFileSync(`${path}.${process.pid}`, text);
     renameSync(`${path}.${process.pid}`, path);
   }
+}
+
+/** The style sheet, with the rules of those of Tailwind's classes that the templates have. */
+async function styles() {
+  const source = `${folder}src/`;
+  const read = (/** @type {string} */ name) => readFileSync(source + name, "utf8");
+  const { build: withClasses } = await compile(read("console.css"), {
+    base: source,
+    loadStylesheet: async (name, base) => ({ path: base + name, base, content: read(name) }),
+  });
+  const templates = readdirSync(source).filter((name) => /\.(ts|html)$/.test(name));
+  const words = templates.flatMap((name) => read(name).split(/[\s"'`]+/));
+  const { code } = await transform(withClasses([...new Set(words)]), {
+    loader: "css",
+    minify: true,
+    legalComments: "none",
+  });
+  return { path: `${folder}dist/console.css`, text: code };
 }
 
 /** @param {string} path */

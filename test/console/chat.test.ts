@@ -115,7 +115,7 @@ describe("a request that was sent", () => {
       await page.getByRole("button", { name: "As code" }).click();
       for (const language of ["curl", "Python", "TypeScript", "Go"]) {
         await page.getByRole("button", { name: language, exact: true }).click();
-        const code = (await page.locator(".turn .sample").textContent()) ?? "";
+        const code = (await page.locator(".turn .code-samples pre").textContent()) ?? "";
         expect(code).toContain("OPENAI_API_KEY");
         expect(code).not.toContain(KEY);
         expect(code).toMatch(/It'(?:\\'')?s/);
@@ -584,7 +584,7 @@ describe("the same as code", () => {
       await page.locator("summary", { hasText: "The next request as code" }).click();
       const sample = async (language: string) => {
         await page.getByRole("button", { name: language }).click();
-        const code = (await page.locator(".sample").textContent()) ?? "";
+        const code = (await page.locator(".code-samples pre").textContent()) ?? "";
         expect(code).not.toContain(KEY);
         expect(code).toContain("OPENAI_API_KEY");
         return code;
@@ -596,7 +596,7 @@ describe("the same as code", () => {
       const { stdout } = await run(process.execPath, script, { env, cwd: process.cwd() });
       expect(stdout).toBe(`You said: ${text}\n`);
       const python = await sample("Python");
-      expect(python).toContain(`input=${JSON.stringify(text)}`);
+      expect(python).toContain(`"input": ${JSON.stringify(text)}`);
     }));
 });
 

@@ -202,7 +202,7 @@ describe("the files", () => {
     }
     // The policy has the hash of the one style, which is the page's own.
     expect(html.match(/<style/g)).toHaveLength(1);
-    const [, style = ""] = /<style>([^<]*)<\/style>/.exec(html) ?? [];
+    const [, style = ""] = /<style>([\s\S]*?)<\/style>/.exec(html) ?? [];
     const hash = createHash("sha256").update(style).digest("base64");
     expect(page.headers.get("content-security-policy")).toContain(`; style-src 'sha256-${hash}';`);
     expect(html).not.toMatch(/<script>|\son\w+=|style=/);
@@ -216,7 +216,7 @@ describe("the files", () => {
         [...list].flatMap((rule) =>
           rule instanceof CSSStyleRule
             ? [rule, ...rulesOf(rule.cssRules)]
-            : rule instanceof CSSMediaRule
+            : rule instanceof CSSGroupingRule
               ? rulesOf(rule.cssRules)
               : [],
         );

@@ -99,7 +99,7 @@ export class Actions<Item extends { id: string }> {
     if ((needs && !may(needs)) || isFor?.(subject) === false) return nothing;
     const text = textOf(label, subject);
     const whole = `${text} ${name}`.trim();
-    const look = `button action ${isNamed ? "" : "bare"} ${isDangerous ? "danger" : ""} ${isMain ? "primary" : ""}`;
+    const look = `button ${isNamed ? "" : "bare"} ${isDangerous ? "danger" : ""} ${isMain ? "primary" : ""}`;
     const inner = html`${icon(image)}<span>${text}</span>`;
     return href
       ? html`<a class=${look} title=${text} aria-label=${whole} href=${href(subject)}>${inner}</a>`

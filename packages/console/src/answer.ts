@@ -9,7 +9,7 @@ export class Answer {
   #items: ItemView[] = [];
 
   constructor() {
-    this.element.className = "answer";
+    this.element.className = "answer stack gap-3";
   }
 
   /** The items so far. */

@@ -4,6 +4,8 @@ import { messageWithField } from "./dialogs.ts";
 import { size } from "./format.ts";
 import type { Draft } from "./request-body.ts";
 
+const ATTACHMENT = "card buttons flex-nowrap px-1.5 py-1 text-sm wrap-anywhere [&>:last-child]:flex-none";
+
 /**
  * The files of a draft, and those that are being uploaded to be attached.
  * @param form `changed`: called when the draft has; `redraw`: when an upload has gone on
@@ -60,10 +62,10 @@ export function attachingTo(
 
   function template() {
     if (draft.attachments.length + pending.length === 0) return nothing;
-    return html`<ul class="attachments buttons">
+    return html`<ul class="attachments buttons max-h-[20dvh] overflow-y-auto">
       ${draft.attachments.map(
-        (attachment, index) => html`<li>
-          ${attachment.type.startsWith("image/") ? html`<img src=${attachment.url} alt="" />` : nothing}
+        (attachment, index) => html`<li class=${ATTACHMENT}>
+          ${attachment.type.startsWith("image/") ? html`<img class="size-9 rounded-sm object-cover" src=${attachment.url} alt="" />` : nothing}
           <span dir="auto">${attachmentLabel(attachment)}</span>
           <button
             type="button"
@@ -80,9 +82,9 @@ export function attachingTo(
         </li>`,
       )}
       ${pending.map(
-        ({ file, sent, abort }, index) => html`<li>
+        ({ file, sent, abort }, index) => html`<li class=${ATTACHMENT}>
           <span dir="auto" id="pending-${index}">${file.name} (${size(file.size)})</span>
-          <progress aria-labelledby="pending-${index}" max="1" .value=${sent / Math.max(1, file.size)}></progress>
+          <progress class="max-w-24 basis-12" aria-labelledby="pending-${index}" max="1" .value=${sent / Math.max(1, file.size)}></progress>
           <button type="button" class="plain" aria-label="Remove ${file.name}" @click=${() => abort.abort()}>Remove</button>
         </li>`,
       )}

@@ -31,7 +31,7 @@ export function callsTemplate(
       [{ type: "mcp_approval_response", approval_request_id: request, approve }],
       approve ? "Approved." : "Denied.",
     );
-  return html`<form class="outputs stack" @submit=${send}>
+  return html`<form class="outputs dashed stack" @submit=${send}>
     ${calls.map(
       ({ call_id: call, name }) => html`<div>
         <label for="output-${call}">Output of <code dir="auto">${name}</code></label>

@@ -14,7 +14,8 @@ export class ChartView {
 
   constructor() {
     this.element.className = "chart card stack tight";
-    this.#place.className = "chart-place";
+    // Its colours are those of the axes and of the lines behind the chart.
+    this.#place.className = "h-56 overflow-hidden border-line text-muted";
     this.#place.role = "img";
     new ResizeObserver(() => (this.#drawn ? this.#fit() : void this.#plot())).observe(this.#place);
     const redraw = () => this.#drawn?.redraw();
@@ -68,7 +69,7 @@ export class ChartView {
           <span class="note" aria-hidden=${this.#at === undefined ? nothing : "true"}>${this.#at === undefined ? note : this.#pointText(chart, this.#at)}</span>
         </figcaption>
         ${this.#fault ? html`<p class="notice">The chart could not be loaded. The table has its figures.</p>` : this.#place}
-        <ul class="legend buttons">${series.map(({ name, colour }, index) => html`<li><span class="swatch" .style=${`background: var(--series-${colour ?? index})`} aria-hidden="true"></span>${name}</li>`)}</ul>
+        ${legend(series.map(({ name, colour }, index) => [name, `var(--series-${colour ?? index})`]))}
       `,
       this.element,
     );
@@ -81,4 +82,11 @@ export class ChartView {
     });
     return `${labelOf(times[at] ?? 0)}: ${amounts.join(", ") || "–"}`;
   }
+}
+
+/** The names of what is drawn, each with its colour. */
+export function legend(entries: readonly (readonly [name: string, colour: string])[]) {
+  return html`<ul class="legend buttons gap-x-5 gap-y-1 text-sm">
+    ${entries.map(([name, colour]) => html`<li class="inline-flex items-center gap-1.5 wrap-anywhere"><span class="swatch size-3 rounded-sm" .style=${`background: ${colour}`} aria-hidden="true"></span>${name}</li>`)}
+  </ul>`;
 }

@@ -125,7 +125,7 @@ export function drawChart(
   );
   const { pick } = chart;
   if (pick) {
-    plot.over.classList.add("can-pick");
+    plot.over.classList.add("cursor-pointer");
     plot.over.addEventListener("click", () => {
       if (plot.cursor.idx != null) pick(plot.cursor.idx);
     });

@@ -219,8 +219,8 @@ export class ChatList {
 
   #row(chat: ListedChat) {
     const isOpen = isOf(chat, this.#open);
-    return html`<li class=${isOpen ? "open" : ""}>
-      <a class="chat-link cut" href="#/chat/${chat.id}" aria-current=${isOpen ? "page" : nothing} title=${moment(chat.created_at)} dir="auto">${beginning(titleOf(chat), MAX_TITLE)}</a>
+    return html`<li class="flex items-center rounded-md focus-within:bg-sunken hover:bg-sunken ${isOpen ? "bg-accent-soft" : ""}">
+      <a class="cut flex-1 px-2 py-1.5 text-text no-underline" href="#/chat/${chat.id}" aria-current=${isOpen ? "page" : nothing} title=${moment(chat.created_at)} dir="auto">${beginning(titleOf(chat), MAX_TITLE)}</a>
       ${iconButton("pin", isPinned(chat) ? "Unpin" : "Pin", () => void this.#pin(chat), { isOn: isPinned(chat) })}
       ${iconButton("edit", "Rename", () => void this.rename(chat))}
       ${iconButton("trash", "Delete", () => void this.#delete(chat))}

@@ -47,7 +47,7 @@ export function chatParts(form: Form) {
       ${iconButton("link", "Copy a link to the chat", (event) => void copyText(location.href, event), { isDisabled: transcript.id === undefined })}
       <details class="menu" @toggle=${closeOutside}>
         <summary class="icon-button" title="Export" aria-label="Export">${icon("export")}</summary>
-        <div class="menu-items card">
+        <div class="card end-0 justify-items-start p-2">
           <button type="button" class="plain" @click=${withViews(exportMarkdown)}>Save as Markdown</button>
           <button type="button" class="plain" @click=${withViews(exportJson)}>Save as JSON</button>
           ${code.element}

@@ -195,8 +195,8 @@ export function chatView(section: HTMLElement): View {
     render(
       html`
         <h1 class="unseen">Chat</h1>
-        <div class="chat ${isPanelOpen("chats") ? "with-chats" : ""} ${isPanelOpen("map") || isPanelOpen("settings") ? "with-side" : ""}">
-          ${isPanelOpen("chats") ? html`<aside class="chats" aria-label="List of chats">${parts?.list.element}</aside>` : nothing}
+        <div class="chat flex items-start gap-5 max-lg:flex-col max-lg:items-stretch">
+          ${isPanelOpen("chats") ? html`<aside class="beside max-lg:max-h-[60dvh] lg:w-[230px]" aria-label="List of chats">${parts?.list.element}</aside>` : nothing}
           <div class="conversation">
             ${headerTemplate()}
             ${openFault ? html`<p class="notice bad" dir="auto" role="alert">${openFault}</p>` : nothing}
@@ -213,7 +213,7 @@ export function chatView(section: HTMLElement): View {
   }
 
   function sideTemplate() {
-    return html`<aside class="side" aria-label="Beside the chat">
+    return html`<aside class="beside side lg:w-[330px]" aria-label="Beside the chat">
       ${isPanelOpen("map") ? html`<div class="card">${parts?.map.element ?? html`<p class="note">Loading…</p>`}</div>` : nothing}
       ${
         isPanelOpen("settings")
@@ -238,10 +238,10 @@ export function chatView(section: HTMLElement): View {
         },
         { isOn: isPanelOpen(name) },
       );
-    return html`<header class="chat-header">
+    return html`<header class="chat-header flex min-h-8 items-center gap-1">
       ${panel("chats", "Chats")}
       ${iconButton("new", "New chat", startAnew)}
-      <h2 class="chat-title cut" dir="auto">${isEmpty() ? "New chat" : (parts?.title() ?? "")}</h2>
+      <h2 class="cut flex-1" dir="auto">${isEmpty() ? "New chat" : (parts?.title() ?? "")}</h2>
       ${parts?.actions() ?? nothing}
       ${panel("map", "Map")}
       ${panel("settings", "Settings")}

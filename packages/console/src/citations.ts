@@ -88,7 +88,7 @@ export class Sources {
     if (known) return known;
     const button = document.createElement("button");
     button.type = "button";
-    button.className = "cite";
+    button.className = "tag busy mx-1 min-h-0 border-transparent py-0 align-[0.25em] font-semibold";
     button.textContent = String(source.number);
     button.setAttribute("aria-label", `Source ${source.number}: ${source.filename}`);
     button.addEventListener("click", () => {
@@ -182,7 +182,7 @@ export class Sources {
     const { filename, isOpen } = source;
     const id = this.#idOf(source);
     return html`<li>
-      <button type="button" class="plain" aria-expanded=${String(isOpen)} aria-controls=${id} @click=${() => this.#toggle(source)}>
+      <button type="button" class="plain min-h-7 text-start underline" aria-expanded=${String(isOpen)} aria-controls=${id} @click=${() => this.#toggle(source)}>
         <bdi class="file-name">${filename}</bdi>
       </button>
       <div id=${id} class="stack tight" role="group" aria-label=${`Passages of ${filename}`} tabindex="-1" ?hidden=${!isOpen}>${isOpen ? passagesTemplate(source) : nothing}</div>

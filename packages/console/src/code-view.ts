@@ -1,6 +1,6 @@
 import { html, render } from "lit-html";
 import { samplesOf } from "./code-samples.ts";
-import { copy } from "./save.ts";
+import { codeBlock } from "./late-views.ts";
 import type { Transport } from "./sending.ts";
 
 /** The language that the user chose last in this tab. */
@@ -37,15 +37,14 @@ export function codeView(label: string, request: () => { body: Record<string, un
       language = name;
       draw();
     };
-    return html`<div class="inner">
+    return html`<div class="stack tight inner">
       <div class="buttons" role="group" aria-label="Language">
         ${samples.map(
           ({ name }) =>
             html`<button type="button" aria-pressed=${name === language} @click=${() => choose(name)}>${name}</button>`,
         )}
-        <button type="button" class="plain" @click=${(event: Event) => void copy(event, chosen?.code ?? "")}>Copy</button>
       </div>
-      <pre class="sample" dir="ltr" tabindex="0" aria-label="The request for ${language}">${chosen?.code}</pre>
+      ${codeBlock(chosen?.code ?? "", language === "curl" ? "bash" : language)}
     </div>`;
   }
 }

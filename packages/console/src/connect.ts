@@ -21,7 +21,7 @@ export function connectView(view: HTMLElement): View {
     const samples = connectSamples({ baseUrl, model: model() });
     const sample = samples.find(({ id }) => id === client) ?? samples[0];
     render(
-      html`<div class="stack connect">
+      html`<div class="stack">
         <div>
           <h1>Connect a client</h1>
           <p class="note">Programs that speak OpenAI's Responses API can use this server. Give them its address, a key and the name of a model.</p>
@@ -29,11 +29,11 @@ export function connectView(view: HTMLElement): View {
         <section class="card stack">
           <div class="columns">
             <div>
-              <h2>Base URL</h2>
+              <h2 class="mb-1.5">Base URL</h2>
               ${codeBlock(baseUrl, "Address")}
             </div>
             <div>
-              <h2><label for="connect-model">Model</label></h2>
+              <h2 class="mb-1.5"><label class="inline [font:inherit]" for="connect-model">Model</label></h2>
               ${modelTemplate()}
             </div>
           </div>
@@ -41,7 +41,7 @@ export function connectView(view: HTMLElement): View {
           <p>${keyTemplate()}</p>
           <div class="columns">${codeBlock(SHELL, "bash")} ${codeBlock(POWERSHELL, "PowerShell")}</div>
         </section>
-        <nav class="sections" aria-label="Clients">
+        <nav class="sections line-below" aria-label="Clients">
           ${samples.map(({ id, label }) => html`<a href=${`#/connect/${id}`} aria-current=${id === sample?.id ? "page" : nothing}>${label}</a>`)}
         </nav>
         ${sample ? sampleTemplate(sample) : nothing}

@@ -112,7 +112,7 @@ export function decisionsView(view: HTMLElement): View {
             ${fieldsTemplate(inputForm(), now, "decision")} ${questions.map(questionTemplate)}
             <div class="buttons">
               ${asking.button("Ask", "Asking…")}
-              <button type="button" class="action" ?disabled=${questions.length >= MAX_QUESTIONS} @click=${add}>${icon("new")} Add a question</button>
+              <button type="button" ?disabled=${questions.length >= MAX_QUESTIONS} @click=${add}>${icon("new")} Add a question</button>
               ${isEmpty ? html`<button type="button" class="plain" @click=${() => set(EXAMPLE)}>Put in an example</button>` : nothing}
             </div>
           </form>
@@ -129,12 +129,12 @@ export function decisionsView(view: HTMLElement): View {
   function questionTemplate(question: Draft, index: number) {
     const label = `Remove question ${index + 1}`;
     const remove = () => set({ questions: now.questions.filter((each) => each !== question) });
-    return html`<fieldset class="decision-question">
+    return html`<fieldset class="relative line-above pt-3">
       <legend>Question ${index + 1}</legend>
       ${fieldsTemplate(questionForm(question, index), { [index]: question }, "decision")}
       ${
         now.questions.length > 1
-          ? html`<button type="button" class="action bare" title=${label} aria-label=${label} @click=${remove}>${icon("trash")}</button>`
+          ? html`<button type="button" class="bare absolute end-0 -top-5 bg-surface" title=${label} aria-label=${label} @click=${remove}>${icon("trash")}</button>`
           : nothing
       }
     </fieldset>`;

@@ -17,7 +17,7 @@ const EXAMPLES: readonly { label: string; request: Partial<Draft> }[] = [
 
 /** Buttons that send the examples. */
 export function examplesTemplate(ask: (request: Partial<Draft>) => void) {
-  return html`<div class="empty stack">
+  return html`<div class="stack my-auto text-center">
     <p class="note">Ask something. The answer appears here as it comes. To begin with:</p>
     <ul class="stack tight">
       ${EXAMPLES.map(({ label, request }) => html`<li><button type="button" @click=${() => ask(request)}>${label}</button></li>`)}

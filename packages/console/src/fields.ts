@@ -77,7 +77,7 @@ function fieldTemplate(field: Field, value: unknown, id: string, fault: string) 
     return html`<div class="whole-width"><label class="check"><input id=${id} type="checkbox" name=${name} .checked=${value === true} /> ${label}</label> ${note ? html`<span class="note">${note}</span>` : nothing}</div>`;
   if (kind === "checks") {
     const given = (value as string[] | undefined) ?? [];
-    return html`<fieldset class="whole-width"><legend>${label}</legend><div class="buttons choices">
+    return html`<fieldset class="whole-width"><legend>${label}</legend><div class="buttons max-h-56 gap-x-5 gap-y-1 overflow-y-auto p-0.5">
       ${options.map(([each, text]) => html`<label class="check"><input type="checkbox" name=${name} value=${each} .checked=${given.includes(each)} /> <bdi class="file-name">${text}</bdi></label>`)}
     </div></fieldset>`;
   }
@@ -115,7 +115,7 @@ function controlTemplate(id: string, field: Field, value: unknown, fault: string
     case "time":
       return html`<input id=${id} name=${name} type="datetime-local" step="1" .value=${text} />`;
     case "secret":
-      return html`<span class="secret"><input dir="auto" id=${id} name=${name} type="password" autocomplete="off" spellcheck="false" placeholder=${placeholder} ?required=${isRequired} .value=${text} />${showButton()}</span>`;
+      return html`<span class="flex items-center gap-1"><input dir="auto" id=${id} name=${name} type="password" autocomplete="off" spellcheck="false" placeholder=${placeholder} ?required=${isRequired} .value=${text} />${showButton()}</span>`;
     default:
       return html`<input dir="auto" id=${id} name=${name} type=${kind === "url" ? "url" : "text"} autocomplete="off" spellcheck="false" maxlength=${attribute(maxLength)} pattern=${attribute(field.pattern?.[0])} title=${attribute(field.pattern?.[1])} placeholder=${placeholder} ?required=${isRequired} list=${suggestions ? `${id}-list` : nothing} .value=${text} />
         ${suggestions ? html`<datalist id="${id}-list">${suggestions.map((each) => html`<option value=${each}></option>`)}</datalist>` : nothing}`;

@@ -142,7 +142,7 @@ export class ItemView {
     } = describe(this.#item);
     const { links = [], files = [], citations = [], found = [] } = rest;
     const images = [...(rest.images ?? [])];
-    this.element.className = `item stack item-${kind}${by ? " item-within" : ""}`;
+    this.element.className = `item stack gap-1.5 item-${kind} ${by ? "item-within ms-5" : ""}`;
     const shown = [...parts];
     if (this.#output) {
       const output = describe(this.#output);
@@ -156,7 +156,7 @@ export class ItemView {
       if (!shown.some((part) => part.key === key)) shown.push({ key, text: "", isCode: key === "arguments" });
     }
     const partTemplates = shown.map((part) => this.#partTemplate(part, citations));
-    const heading = html`<span class="item-title">${title}</span>${name ? html` <code class="item-name" dir="auto">${beginning(name, 200)}</code>` : nothing}
+    const heading = html`<span class="font-semibold text-muted">${title}</span>${name ? html` <code class="wrap-anywhere" dir="auto">${beginning(name, 200)}</code>` : nothing}
       ${by ? html`<span class="tag" dir="auto">${beginning(by, 200)}</span>` : nothing}
       ${status && status !== "completed" ? statusTag(status) : nothing}
       ${this.#timeTemplate(kind)}
@@ -169,7 +169,7 @@ export class ItemView {
       ${partTemplates}
       ${this.#sources.element}
       ${found.slice(0, MAX_LINKS).map(foundTemplate)}
-      ${images.map((url) => html`<img class="item-image" src=${url} alt="Image" />`)}
+      ${images.map((url) => html`<img class="max-h-56 max-w-[min(100%,320px)] rounded-md" src=${url} alt="Image" />`)}
       ${links.length > 0 ? html`<ul class="with-markers">${links.slice(0, MAX_LINKS).map(linkTemplate)}</ul>` : nothing}
       ${files.length > 0 ? html`<ul class="with-markers">${files.slice(0, MAX_LINKS).map(fileTemplate)}</ul>` : nothing}
       ${links.length > MAX_LINKS ? html`<p class="note">and ${links.length - MAX_LINKS} more</p>` : nothing}
@@ -209,7 +209,7 @@ export class ItemView {
       const own = citations.filter((each) => each.key === key);
       if (own.length > 0) long.insert(this.#sources.take(own, whole));
     }
-    return html`<div class=${isCode ? "part code" : "part"}>${label ? html`<p class="part-label">${label}</p>` : nothing}${long.element}</div>`;
+    return html`<div class=${isCode ? "part code" : "part"}>${label ? html`<p class="mb-1 text-xs text-muted">${label}</p>` : nothing}${long.element}</div>`;
   }
 }
 

@@ -51,20 +51,20 @@ export function codeBlock(code: string, info: string, isOpen: boolean = false) {
   const isDiagram = language === "mermaid" && !isOpen && code.length <= MAX_DIAGRAM;
   const isPlain = isOpen || language === "" || code.length > MAX_COLOURED;
   const coloured = () => late("code-colours.js", ({ colouredCode }) => colouredCode(code, language), code);
-  return html`<figure class="code-block">
-    <figcaption><span>${language.slice(0, 30) || "Code"}</span><button type="button" class="plain" @click=${(event: Event) => void copy(event, code)}>Copy</button></figcaption>
+  return html`<figure class="code-block card overflow-hidden bg-sunken p-0">
+    <figcaption class="buttons spread line-below ps-3 pe-1 text-sm text-muted"><span>${language.slice(0, 30) || "Code"}</span><button type="button" class="plain" @click=${(event: Event) => void copy(event, code)}>Copy</button></figcaption>
     ${isDiagram ? late("diagrams.js", (library) => diagram(code, library), nothing) : nothing}
-    ${isDiagram ? html`<details><summary>As written</summary>${written(code)}</details>` : written(isPlain ? code : coloured())}
+    ${isDiagram ? html`<details class="px-3 py-1"><summary>As written</summary>${written(code)}</details>` : written(isPlain ? code : coloured())}
   </figure>`;
 }
 
 function written(code: unknown) {
-  return html`<pre dir="ltr" tabindex="0" aria-label="Code"><code>${code}</code></pre>`;
+  return html`<pre class="max-h-[70vh] overflow-auto px-3 py-3 whitespace-pre" dir="ltr" tabindex="0" aria-label="Code"><code class="bg-transparent p-0">${code}</code></pre>`;
 }
 
 function diagram(code: string, { diagramUrl }: Libraries["diagrams.js"]) {
   try {
-    return html`<img class="diagram" src=${diagramUrl(code)} alt="Diagram" />`;
+    return html`<img class="mx-auto block max-h-[70vh] max-w-full bg-[white] p-2" src=${diagramUrl(code)} alt="Diagram" />`;
   } catch {
     return html`<p class="note">This is no diagram that the page can draw.</p>`;
   }

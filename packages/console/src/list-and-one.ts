@@ -65,7 +65,7 @@ export function sectionLinks(
   links: readonly (readonly [address: string, label: string])[],
   shown: string,
 ) {
-  return html`<nav class="sections" aria-label="Sections">
+  return html`<nav class="sections line-below" aria-label="Sections">
     ${links.map(([address, label]) => html`<a href=${`#/${view}${address && `/${address}`}`} aria-current=${address === shown ? "page" : nothing}>${label}</a>`)}
   </nav>`;
 }

@@ -143,7 +143,7 @@ function parts(id: string, { refresh }: { refresh: () => void }): PagePart<Respo
   let after: string | undefined;
   let abort = new AbortController();
   for (const element of [items, explained]) element.className = "stack";
-  input.className = "answer";
+  input.className = "stack gap-3 answer";
 
   async function attempt(work: () => Promise<void>) {
     const { signal } = abort;
@@ -271,9 +271,9 @@ export function lookView(view: HTMLElement): View {
     if (id) location.hash = `#/responses/${encodeURIComponent(id)}`;
   }
 
-  const byId = ([id = ""]: string[]) => html`<form class="look-up buttons" @submit=${open}>
+  const byId = ([id = ""]: string[]) => html`<form class="buttons max-w-160" @submit=${open}>
     <label class="unseen" for="response-id">Id of a response</label>
-    <input dir="auto" id="response-id" name="id" placeholder="resp_…" spellcheck="false" autocomplete="off" .value=${id} />
+    <input class="flex-1 font-mono" dir="auto" id="response-id" name="id" placeholder="resp_…" spellcheck="false" autocomplete="off" .value=${id} />
     <button type="submit">Open</button>
   </form>`;
   const list = responsesList();

@@ -115,17 +115,17 @@ function drawBar() {
   const current = inMenu.find(([name]) => name === shown)?.[1].label;
   render(
     html`
-      <p class="name">responses-edge</p>
-      <nav aria-label="Views">
+      <p class="font-semibold max-sm:hidden">responses-edge</p>
+      <nav class="flex min-w-0 items-center gap-1.5" aria-label="Views">
         ${seen.map(link)}
         <details class="menu" @toggle=${closeOutside} ?hidden=${inMenu.length === 0}>
           <summary class=${current === undefined ? "" : "current"}>${icon("menu")} ${current ?? "More"}</summary>
-          <div class="menu-items card">${inMenu.map(link)}</div>
+          <div class="card start-0 min-w-44 p-2">${inMenu.map(link)}</div>
         </details>
       </nav>
-      <div class="who">
+      <div class="ms-auto flex min-w-0 items-center gap-1.5">
         <label class="unseen" for="theme">Theme</label>
-        <select id="theme" @change=${(event: Event) => chooseTheme((event.target as HTMLSelectElement).value as never)}>
+        <select class="min-h-[34px] w-auto" id="theme" @change=${(event: Event) => chooseTheme((event.target as HTMLSelectElement).value as never)}>
           ${[
             ["auto", "Auto"],
             ["light", "Light"],
@@ -134,7 +134,7 @@ function drawBar() {
         </select>
         ${
           session.who === "open"
-            ? html`<span class="note no-keys" title="This server needs no key.">No keys</span>`
+            ? html`<span class="note max-sm:hidden" title="This server needs no key.">No keys</span>`
             : html`${session.user === undefined ? nothing : html`<span class="note" dir="auto">${session.user}</span>`}
                 <button type="button" @click=${() => void signOut()}>Sign out</button>`
         }
@@ -261,7 +261,7 @@ function start() {
 
 function showUnusable(error: ApiFault) {
   render(
-    html`<div class="unusable stack">
+    html`<div class="stack mx-auto mt-[15vh] max-w-160 justify-items-start p-5">
       <h1>This server cannot be used</h1>
       <p role="alert">${error.message}</p>
       <button class="primary" type="button" @click=${() => location.reload()}>Try again</button>

@@ -1,2 +1,3 @@
-/** The library that reads markdown: the page loads it when the first view is up. */
+/** The libraries that read markdown: the page loads them when the first view is up. */
+export { decodeHTMLStrict } from "entities";
 export { Marked } from "marked";

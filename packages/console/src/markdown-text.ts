@@ -1,13 +1,12 @@
 import { html, render } from "lit-html";
 import { codeBlock } from "./late-views.ts";
-import { drawMore, drawSoon, FIRST, type Insert, sortedInserts } from "./long-text.ts";
+import { GrowingText } from "./long-text.ts";
 import { blocksOf, fenceOf, loadMarkdown, readsMarkdown, type Token } from "./markdown-tokens.ts";
 import { blockTemplate, markOf, withoutMarks } from "./markdown-view.ts";
 
 /**
- * An answer in Markdown that may still be growing. Blocks that no further text can change are made once. Only the last
- * block is parsed again as it grows. A code block that is still open is not parsed again. The page shows the beginning,
- * and more when the user asks for it, like a `LongText`.
+ * An answer in Markdown. Blocks that no further text can change are made once. Only the last block is parsed again as it
+ * grows. A code block that is still open is not parsed again.
  */
 
 /** At this length a block ends, and the rest becomes a paragraph of its own. */
@@ -16,92 +15,48 @@ const MAX_OPEN = 8_000;
 /** A shorter block may be the beginning of any kind of block. */
 const SHORT = 5;
 
-export class MarkdownText {
-  element = document.createElement("div");
-  #fileName;
-  #text = "";
-  #limit = FIRST;
+export class MarkdownText extends GrowingText {
   /** The offset in the text up to which blocks are made. */
   #settled = 0;
+  #blocks;
   /** The block that grows. */
   #open = document.createElement("div");
-  #more = document.createElement("div");
-  #inserts: readonly Insert[] = [];
 
   /** @param fileName the name of the saved file */
   constructor(fileName: string) {
-    this.#fileName = fileName;
-    this.element.className = "markdown";
+    const blocks = document.createElement("div");
+    super(blocks, "markdown", fileName);
+    this.#blocks = blocks;
     this.element.dir = "auto";
     this.#open.className = "block";
-    this.element.append(this.#open, this.#more);
+    blocks.append(this.#open);
   }
 
-  get length() {
-    return this.#text.length;
-  }
-
-  text() {
-    return this.#text;
-  }
-
-  append(text: string) {
-    if (text === "") return;
-    this.#text += text;
-    drawSoon(this);
-  }
-
-  /** Replaces the text. An equal text changes nothing. */
-  set(text: string) {
-    if (text === this.#text) return;
-    const isLonger = text.startsWith(this.#text);
-    this.#text = text;
-    if (!isLonger) this.#drawAnew();
-    else drawSoon(this);
-  }
-
-  /** Sets the elements that are inserted into the text. */
-  insert(inserts: readonly Insert[]) {
-    const sorted = sortedInserts(inserts, this.#inserts);
-    if (!sorted) return;
-    this.#inserts = sorted;
-    this.#drawAnew();
-  }
-
-  #drawAnew() {
+  protected override cleared() {
     this.#settled = 0;
-    this.element.replaceChildren(this.#open, this.#more);
-    drawSoon(this);
+    this.#blocks.append(this.#open);
   }
 
-  draw() {
+  protected override show(text: string, end: number) {
     if (!readsMarkdown()) {
-      this.#drawOpen(html`<p dir="auto" class="unread">${this.#text.slice(0, this.#limit)}</p>`);
-      const again = () => readsMarkdown() && drawSoon(this);
-      void loadMarkdown().then(again, () => {});
-      return;
+      this.#drawOpen(html`<p dir="auto" class="unread">${text.slice(0, end)}</p>`);
+      const again = () => readsMarkdown() && this.drawSoon();
+      return void loadMarkdown().then(again, () => {});
     }
-    const end = Math.min(this.#text.length, this.#limit);
     // The replacement has the same length, because `#settled` counts characters.
-    const source = this.#text.slice(this.#settled, end).replaceAll("\r", " ");
+    const source = text.slice(this.#settled, end).replaceAll("\r", " ");
     const fence = fenceOf(source);
     if (fence && !isClosed(source, fence)) {
-      this.#drawOpen(codeBlock(source.slice(fence.start), fence.language, true));
-    } else {
-      const blocks = blocksOf(this.#marked(source, this.#settled));
-      const first = openFrom(blocks);
-      for (const block of blocks.slice(0, first)) this.#settle(block);
-      const open = blocks.slice(first);
-      // A list or a paragraph without an end would be parsed again and again.
-      if (open.reduce((sum, { raw }) => sum + raw.length, 0) > MAX_OPEN)
-        for (const block of open.splice(0)) this.#settle(block);
-      this.#drawOpen(open.map((block) => blockTemplate(block, this.#insertOf)));
+      return this.#drawOpen(codeBlock(source.slice(fence.start), fence.language, true));
     }
-    const more = (by: number) => {
-      this.#limit += by;
-      this.draw();
-    };
-    drawMore(this.#more, end, this.#text.length, more, () => this.#text, this.#fileName);
+    const blocks = blocksOf(this.#marked(source, this.#settled));
+    const first = openFrom(blocks);
+    for (const block of blocks.slice(0, first)) this.#settle(block);
+    const open = blocks.slice(first);
+    // A list or a paragraph without an end would be parsed again and again.
+    if (open.reduce((sum, { raw }) => sum + raw.length, 0) > MAX_OPEN)
+      for (const block of open.splice(0)) this.#settle(block);
+    this.#drawOpen(open.map((block) => blockTemplate(block, this.#insertOf)));
   }
 
   #drawOpen(template: unknown) {
@@ -121,7 +76,7 @@ export class MarkdownText {
     const clean = withoutMarks(source);
     let marked = "";
     let at = 0;
-    for (const [number, insert] of this.#inserts.entries()) {
+    for (const [number, insert] of this.inserts.entries()) {
       const place = insert.at - from;
       if (place < 0 || place > clean.length || (place === 0 && from > 0)) continue;
       marked += clean.slice(at, place) + markOf(number);
@@ -130,7 +85,7 @@ export class MarkdownText {
     return marked + clean.slice(at);
   }
 
-  #insertOf = (number: number) => this.#inserts[number]?.element;
+  #insertOf = (number: number) => this.inserts[number]?.element;
 }
 
 /**

@@ -29,6 +29,7 @@ function formulaIn(forms: readonly RegExp[], source: string) {
   return undefined;
 }
 
+let library: typeof import("./markdown-reader.ts") | undefined;
 let marked: Marked | undefined;
 
 const FORMULAS: MarkedExtension = {
@@ -56,8 +57,8 @@ const FORMULAS: MarkedExtension = {
 
 /** Loads what reads markdown. */
 export async function loadMarkdown() {
-  const { Marked } = await beside("markdown-reader.js");
-  marked ??= new Marked(FORMULAS);
+  library = (await beside("markdown-reader.js")) as typeof import("./markdown-reader.ts");
+  marked ??= new library.Marked(FORMULAS);
 }
 
 /** Tells whether it is loaded. */
@@ -82,25 +83,7 @@ export function fenceOf(source: string) {
   return line === undefined ? undefined : { mark, language, start: line.length };
 }
 
-/** Named references that models write. */
-const ENTITIES = {
-  amp: "&",
-  lt: "<",
-  gt: ">",
-  quot: '"',
-  apos: "'",
-  nbsp: "\u00a0",
-  mdash: "—",
-  ndash: "–",
-  hellip: "…",
-  times: "×",
-};
-
 /** A text with its character references resolved. */
 export function decoded(text: string) {
-  return text.replaceAll(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|([a-z]{2,6}));/gi, (whole, decimal, hex, name) => {
-    if (name !== undefined) return Object.hasOwn(ENTITIES, name) ? ENTITIES[name as "amp"] : whole;
-    const code = Number.parseInt(decimal ?? hex, decimal === undefined ? 16 : 10);
-    return code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? String.fromCodePoint(code) : "\ufffd";
-  });
+  return library?.decodeHTMLStrict(text) ?? text;
 }

@@ -50,7 +50,7 @@ export function blockTemplate(token: Token, inserts: Inserts, depth: number = 0)
     case "code":
       return codeBlock(plain(token.text ?? ""), token.lang ?? "");
     case "formula_block":
-      return html`<div class="formula">${formula(token.formula, true)}</div>`;
+      return html`<div class="formula overflow-x-auto overflow-y-hidden py-1">${formula(token.formula, true)}</div>`;
     case "list": {
       const items = (token.items ?? []).map(
         (item) =>
@@ -84,11 +84,11 @@ const RIGHT_TO_LEFT = /^[^\p{L}]*[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Sy
 function tableTemplate({ header, rows }: Token, inserts: Inserts, depth: number) {
   const cell = ({ tokens, align }: Parsed) => ({
     content: inlineTemplates(tokens, inserts, depth + 1),
-    side: align === "right" ? "right" : align === "center" ? "center" : "",
+    side: align === "right" ? "text-end" : align === "center" ? "text-center" : "",
   });
   // `dir="auto"` would look past the cells, which have directions of their own.
   const direction = RIGHT_TO_LEFT.test(header.map(({ text }: Parsed) => text).join(" ")) ? "rtl" : "ltr";
-  return html`<div class="table-scroll" dir=${direction} tabindex="0" role="region" aria-label="Table"><table>
+  return html`<div class="overflow-x-auto" dir=${direction} tabindex="0" role="region" aria-label="Table"><table>
     <thead><tr>${header.map(cell).map(({ content, side }: Parsed) => html`<th dir="auto" class=${side}>${content}</th>`)}</tr></thead>
     <tbody>${rows.map((row: Parsed[]) => html`<tr>${row.map(cell).map(({ content, side }) => html`<td dir="auto" class=${side}>${content}</td>`)}</tr>`)}</tbody>
   </table></div>`;

@@ -61,7 +61,7 @@ function idTemplate({ id, response_id: response, tenant, status }: RequestSummar
   if (!response || status === "refused") return html`<code>${response ?? id}</code>`;
   if (session.who !== "admin") return html`<a href=${`#/responses/${response}`}><code>${response}</code></a>`;
   if (!may("retrieveResponseDetails")) return html`<code>${response}</code>`;
-  return html`<button type="button" class="plain" title="Where the time went" @click=${() => void showTimes(response, tenant)}><code>${response}</code></button>`;
+  return html`<button type="button" class="plain -ms-2 text-start" title="Where the time went" @click=${() => void showTimes(response, tenant)}><code>${response}</code></button>`;
 }
 
 /** How it ended, and what went wrong: as the client was told, and as the model server said it. */
@@ -70,7 +70,7 @@ function outcomeTemplate({ status, http_status: http, error, attempts }: Request
     ${http >= 400 ? html`<span class="tag">${http}</span>` : nothing}
     ${attempts > 1 ? html`<span class="tag">${attempts} attempts</span>` : nothing}
     ${error ? html`<p class="note" dir="auto">${error.message ?? error.code}</p>` : nothing}
-    ${error?.upstream ? html`<p class="upstream-error" dir="auto"><span class="unseen">The model server said: </span>${error.upstream}</p>` : nothing}`;
+    ${error?.upstream ? html`<p class="mt-1 font-mono text-xs text-bad" dir="auto"><span class="unseen">The model server said: </span>${error.upstream}</p>` : nothing}`;
 }
 
 function timesTemplate({
@@ -82,8 +82,8 @@ function timesTemplate({
   return noted(
     duration(took),
     first !== null && `first token ${duration(first)}`,
-    waited >= LONG_WAIT_MS && html`<span class="waited">waited for its conversation ${duration(waited)}</span>`,
-    queued >= LONG_WAIT_MS && html`<span class="waited">waited in the queue ${duration(queued)}</span>`,
+    waited >= LONG_WAIT_MS && html`<span class="text-warn">waited for its conversation ${duration(waited)}</span>`,
+    queued >= LONG_WAIT_MS && html`<span class="text-warn">waited in the queue ${duration(queued)}</span>`,
   );
 }
 

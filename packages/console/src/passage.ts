@@ -11,7 +11,7 @@ export type Found = Result & { explanation: NonNullable<Result["explanation"]> }
 /** A text with the given words marked. */
 export function passageText(text: string, words: readonly string[]) {
   const parts = partsByWords(text, words).map((part) => (part.isFound ? html`<mark>${part.text}</mark>` : part.text));
-  return html`<pre class="passage-text" dir="auto" tabindex="0" role="group" aria-label="Text">${parts}</pre>`;
+  return html`<pre class="passage-text max-h-72 overflow-y-auto" dir="auto" tabindex="0" role="group" aria-label="Text">${parts}</pre>`;
 }
 
 export function pagesTag(page: number | null | undefined, last: number | null | undefined) {

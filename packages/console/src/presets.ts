@@ -36,12 +36,12 @@ export function presetsTemplate(draft: Draft, choose: (preset: Preset) => void, 
     const { value } = event.target as HTMLSelectElement;
     if (value !== "") choose(presets()[value] ?? {});
   };
-  return html`<div class="buttons presets">
+  return html`<div class="buttons">
     ${
       names.length === 0
         ? nothing
         : html`<label class="unseen" for="preset">Preset</label>
-            <select id="preset" @change=${chosen}>
+            <select class="w-auto max-w-64" id="preset" @change=${chosen}>
               <option value="" .selected=${live(current === "")}>Presets…</option>
               ${names.map((name) => html`<option value=${name} .selected=${live(name === current)}>${name}</option>`)}
             </select>`

@@ -38,9 +38,9 @@ export class RawMessages {
     const { author, role = author?.role, channel, recipient, name = author?.name } = message;
     const text = this.#texts.get(message) ?? new LongText(textOf(message));
     this.#texts.set(message, text);
-    return html`<li class="item stack">
+    return html`<li class="stack gap-1.5">
       <header class="item-heading">
-        <span class="item-title">${role ?? "message"}</span>
+        <span class="font-semibold text-muted">${role ?? "message"}</span>
         ${name ? html`<code>${name}</code>` : nothing} ${channel ? html`<span class="tag">${channel}</span>` : nothing}
         ${recipient ? html`<span class="tag">to ${recipient}</span>` : nothing}
       </header>

@@ -28,6 +28,6 @@ function detailsTemplate({ status, model, error, upstream_error: upstream, timin
   const output = timing?.items.map(({ id }) => ({ id, type: TYPES[id.split("_")[0] ?? ""] ?? "item" })) ?? [];
   return html`<p>${statusTag(status)} ${model}</p>
     ${error ? html`<p class="note" dir="auto">${error.message}</p>` : nothing}
-    ${upstream ? html`<p class="upstream-error" dir="auto"><span class="unseen">The model server said: </span>${upstream}</p>` : nothing}
+    ${upstream ? html`<p class="mt-1 font-mono text-xs text-bad" dir="auto"><span class="unseen">The model server said: </span>${upstream}</p>` : nothing}
     ${waterfall({ output }, timing)}`;
 }

@@ -202,7 +202,7 @@ export class ResourceList<Item extends { id: string }, Answer extends Page<Item>
     </form>`;
     if (filters.length <= MAX_UNFOLDED) return form;
     const isOpen = this.#isFiltered || matchMedia("(min-width: 641px)").matches;
-    return html`<details class="many-filters" ?open=${isOpen}><summary>Filters</summary>${form}</details>`;
+    return html`<details class="many-filters" ?open=${isOpen}><summary class="sm:hidden">Filters</summary>${form}</details>`;
   }
 
   draw() {

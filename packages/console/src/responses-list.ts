@@ -83,13 +83,13 @@ const OF_THIS_TAB: Resource<KeptTurn> = {
     html`<p class="notice">This deployment does not list responses: <code>RESPONSE_INDEX=true</code> turns that on.</p>`,
   columns: [
     ["Response", ({ id }) => html`<a href=${`#/responses/${id}`}><code>${id}</code></a>`],
-    ["Question", ({ text }) => html`<span class="said" dir="auto">${text}</span>`],
+    ["Question", ({ text }) => html`<span class="line-clamp-2 wrap-anywhere" dir="auto">${text}</span>`],
   ],
 };
 
 function saidTemplate({ id, input, output, metadata }: ListedResponse) {
-  return html`<a class="said" href=${`#/responses/${id}`} dir="auto">${input?.text || id}</a>
-    <p class="said note" dir="auto">${output?.text ?? ""}</p>
+  return html`<a class="line-clamp-2 wrap-anywhere" href=${`#/responses/${id}`} dir="auto">${input?.text || id}</a>
+    <p class="note line-clamp-2 wrap-anywhere" dir="auto">${output?.text ?? ""}</p>
     ${Object.entries(metadata ?? {}).map(([key, value]) => html`<span class="tag">${filterLink("metadata", `${key}=${value}`, `${key}: ${value}`)}</span> `)}`;
 }
 
@@ -101,7 +101,7 @@ function conversationTemplate(id: string) {
   const name = names.get(id) ?? last.then(() => askName(id));
   names.set(id, name);
   last = name;
-  return html`<span class="said">${filterLink("conversation", id, until(name, id))}</span>`;
+  return html`<span class="line-clamp-2 wrap-anywhere">${filterLink("conversation", id, until(name, id))}</span>`;
 }
 
 /** The name of a conversation, from its metadata. One without a name has its id. */

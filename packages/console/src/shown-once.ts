@@ -21,7 +21,7 @@ export function showSecret(title: string, value: string, label: string = "API ke
     title,
     (close) => html`<p class="notice">Copy it now: it is kept nowhere, and is not shown again.</p>
       <label for="secret">${label}</label>
-      <input dir="auto" id="secret" class="mono" readonly .value=${value} @focus=${select} />
+      <input dir="auto" id="secret" class="font-mono text-sm" readonly .value=${value} @focus=${select} />
       <div class="buttons">
         <button type="button" class="primary" @click=${(event: MouseEvent) => void copy(event, value)}>Copy</button>
         <button type="button" @click=${() => close("")}>Done</button>

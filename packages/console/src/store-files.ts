@@ -116,5 +116,5 @@ export function attributesTemplate(attributes: VectorStoreFile["attributes"]) {
   const entries = Object.entries(attributes ?? {});
   return entries.length === 0
     ? "–"
-    : entries.map(([key, value]) => html`<code class="attribute" dir="auto">${key}: ${String(value)}</code> `);
+    : entries.map(([key, value]) => html`<code class="wrap-anywhere" dir="auto">${key}: ${String(value)}</code> `);
 }

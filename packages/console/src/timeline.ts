@@ -60,7 +60,7 @@ export class Timeline {
       this.#shown.set(key, shown + PAGE);
       this.draw();
     };
-    return html`<ol class="timeline">${all.slice(0, shown).map(template)}</ol>
+    return html`<ol class="timeline ${key === undefined ? "" : "ms-4"}">${all.slice(0, shown).map(template)}</ol>
       ${all.length > shown ? html`<button type="button" @click=${more}>Show ${count(Math.min(PAGE, all.length - shown))} more</button>` : nothing}`;
   }
 
@@ -71,9 +71,9 @@ export class Timeline {
       this.draw();
     };
     return html`<li>
-      <button type="button" class="event-line" aria-expanded=${body !== undefined} @click=${press}>
-        <span class="sequence">${sequence}</span>
-        <span class="event-type">${label}</span>
+      <button type="button" class="grid min-h-7 w-full grid-cols-[4.4rem_minmax(0,1fr)_auto] justify-start gap-3 border-transparent bg-transparent px-1.5 py-0.5 text-start text-sm hover:bg-sunken" aria-expanded=${body !== undefined} @click=${press}>
+        <span class="time">${sequence}</span>
+        <span class="wrap-anywhere">${label}</span>
         ${time ? html`<span class="time">${time}</span>` : nothing}
       </button>
       ${body ?? nothing}

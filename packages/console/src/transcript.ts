@@ -58,7 +58,7 @@ export class Transcript {
   /** Shows the chat that the tab has kept over a reload. */
   constructor(form: Form) {
     this.#form = form;
-    this.element.className = "transcript stack";
+    this.element.className = "transcript stack gap-6 empty:hidden";
     this.#earlier.className = "earlier";
     loadMarkdown().catch(() => {});
     this.chat = new Chat(recall("turns"));

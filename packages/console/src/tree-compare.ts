@@ -96,8 +96,8 @@ export function branchesElement(
   }
 
   function turnTemplate(turn: Turn) {
-    return html`<article class="stack">
-      <h3 class="turn-title"><a class="mono" href=${`#/responses/${turn.id}`}>${turn.id}</a></h3>
+    return html`<article class="stack not-first-of-type:line-above not-first-of-type:pt-3">
+      <h3 class="text-sm wrap-anywhere"><a class="font-mono" href=${`#/responses/${turn.id}`}>${turn.id}</a></h3>
       <p class="note">${moment(turn.createdAt / 1_000)} · ${turn.model} · ${turn.status?.replaceAll("_", " ")}</p>
       ${viewOf(turn).element}
     </article>`;

@@ -34,7 +34,7 @@ export class TreeList {
   constructor(onChoose: (turn: Turn) => void) {
     this.#onChoose = onChoose;
     const { element } = this;
-    element.className = "tree-list";
+    element.className = "tree-list max-h-[50dvh] overflow-y-auto overscroll-contain rounded-lg";
     element.tabIndex = 0;
     element.setAttribute("role", "tree");
     element.setAttribute("aria-label", "Turns of the conversation");
@@ -130,7 +130,7 @@ export class TreeList {
       role="treeitem"
       id=${`turn-${at}`}
       data-at=${at}
-      class="tree-row${at === this.#active ? " active" : ""}"
+      class="tree-row grid h-(--row-height) cursor-pointer grid-cols-[1.4rem_minmax(0,1fr)_auto] grid-rows-2 items-center gap-x-1 rounded-md py-1 ps-[calc(0.3rem+var(--indent)*1.1rem)] pe-3 hover:bg-sunken aria-selected:bg-accent-soft ${at === this.#active ? "active bg-sunken" : ""}"
       .style=${`--indent: ${Math.min(indent, MAX_INDENT)}`}
       title=${moment(turn.createdAt / 1_000)}
       aria-level=${depth}
@@ -139,10 +139,10 @@ export class TreeList {
       aria-expanded=${children === 0 ? nothing : String(!isClosed)}
       aria-selected=${String(turn.key === this.#chosen)}
     >
-      <span class="tree-toggle" aria-hidden="true">${children === 0 ? "" : isClosed ? "▸" : "▾"}</span>
-      <span class="tree-said cut" dir="auto">${turn.isOrphan && depth === 1 ? html`<span class="unseen" dir="ltr">Continues a deleted response. </span>` : nothing}${turn.text || "–"}</span>
-      <span class="tree-answered cut" dir="auto">${turn.answered}</span>
-      <span class="tree-facts buttons">
+      <span class="tree-toggle row-span-2 text-center text-muted" aria-hidden="true">${children === 0 ? "" : isClosed ? "▸" : "▾"}</span>
+      <span class="tree-said cut font-semibold" dir="auto">${turn.isOrphan && depth === 1 ? html`<span class="unseen" dir="ltr">Continues a deleted response. </span>` : nothing}${turn.text || "–"}</span>
+      <span class="cut col-span-2 col-start-2 row-start-2 text-sm text-muted" dir="auto">${turn.answered}</span>
+      <span class="buttons">
         ${siblings > 1 ? html`<span class="tag">${count(index + 1)}/${count(siblings)}</span>` : nothing}
         ${status === "completed" ? nothing : statusTag(status)}
       </span>

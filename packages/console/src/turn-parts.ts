@@ -111,7 +111,7 @@ export function siblingsTemplate(turn: Turn, actions: Actions) {
     const next = siblings[at + step];
     if (next) actions.choose(next);
   };
-  return html`<span class="siblings" role="group" aria-label="Versions of this turn">
+  return html`<span class="inline-flex items-center text-sm" role="group" aria-label="Versions of this turn">
     ${iconButton("previous", "Previous version", () => show(-1), { isDisabled: at === 0 })}
     <span>${count(at + 1)}/${count(siblings.length)}</span>
     ${iconButton("next", "Next version", () => show(1), { isDisabled: at === siblings.length - 1 })}
@@ -141,7 +141,7 @@ export function figuresTemplate(response: ApiObject | undefined, { first, token,
     end > 0 && `${duration(end)} in all`,
     speed,
   ].filter(Boolean);
-  return html`<span class="note figures-line cut">${parts.join(" · ")}</span>`;
+  return html`<span class="note figures-line cut mx-1 max-sm:hidden">${parts.join(" · ")}</span>`;
 }
 
 export function connectionInWords(connection: Connection) {

@@ -73,8 +73,8 @@ export class TurnView {
       body: withLocalFiles(this.#actions.bodyOf(this.turn)),
       transport: this.turn.transport,
     }));
-    this.#input.className = "answer";
-    this.element.className = "turn";
+    this.#input.className = "answer stack gap-3";
+    this.element.className = "turn stack gap-3";
     this.showInput(turn.items ?? []);
   }
 
@@ -322,7 +322,7 @@ export class TurnView {
     this.element.classList.toggle("unseen-turn", !isOpen && seenBy(this.turn) === "nothing");
     render(
       html`
-        <h2 class=${pair === undefined ? "unseen" : "turn-title"}>${pair === undefined ? "Turn" : this.turn.model}</h2>
+        <h2 class=${pair === undefined ? "unseen" : "text-sm wrap-anywhere"}>${pair === undefined ? "Turn" : this.turn.model}</h2>
         ${this.#edited === undefined ? this.#input : this.#editTemplate(this.#edited)}
         ${this.#hasMoreInput ? html`<p class="note">The input has more items: <a href="#/responses/${this.turn.id}">all of it</a>.</p>` : nothing}
         ${this.#answer.element}
@@ -368,10 +368,10 @@ export class TurnView {
     const status = turn.status ?? "sending";
     const isQuestion = turn.items?.some(({ role }) => role === "user") === true;
     const canRepeat = !isOpen && (turn.fields !== undefined || this.response !== undefined);
-    return html`<footer class="turn-footer">
+    return html`<footer class="turn-footer buttons min-h-[30px] min-w-0 flex-nowrap gap-0.5 max-sm:[&>.icon-button]:w-[33px]">
       ${
         isOpen && !turn.fault
-          ? html`<span class="tag busy"><span class="busy-dot" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : status.replaceAll("_", " ")}</span>`
+          ? html`<span class="tag busy mx-1"><span class="motion-safe:animate-pulse" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : status.replaceAll("_", " ")}</span>`
           : statusTag(this.response?.status)
       }
       ${siblingsTemplate(turn, this.#actions)}

@@ -57,14 +57,14 @@ export class Uploads {
 
   constructor(options: UploadOptions) {
     this.#options = options;
-    this.element.className = "uploads";
+    this.element.className = "uploads dashed buttons items-end gap-x-5 gap-y-3";
     for (const type of ["dragover", "dragleave", "drop"] as const) this.element.addEventListener(type, this.#dragged);
     this.#draw();
   }
 
   #dragged = (event: DragEvent) => {
     if (event.type !== "dragleave") event.preventDefault();
-    this.element.classList.toggle("is-over", event.type === "dragover");
+    this.element.classList.toggle("bg-accent-soft", event.type === "dragover");
     if (event.type === "drop") this.add(event.dataTransfer?.files ?? []);
   };
 
@@ -131,13 +131,13 @@ export class Uploads {
     const ignore = (event: Event) => event.preventDefault();
     render(
       html`
-        ${form ? html`<form @submit=${ignore}>${fieldsTemplate(form, {}, this.#id)}</form>` : nothing}
+        ${form ? html`<form class="basis-112 has-[details]:basis-full" @submit=${ignore}>${fieldsTemplate(form, {}, this.#id)}</form>` : nothing}
         <p class="drop buttons">
           <label class="button primary" for=${this.#id}>Choose files</label>
           <input class="unseen" id=${this.#id} type="file" multiple @change=${this.#chosen} />
           <span class="note">or drop them here</span>
         </p>
-        ${this.#list.length === 0 ? nothing : html`<ul class="upload-list stack tight" aria-label="Uploads">${this.#list.map((each) => this.#template(each))}</ul>`}
+        ${this.#list.length === 0 ? nothing : html`<ul class="upload-list stack tight max-h-[40dvh] basis-full overflow-y-auto" aria-label="Uploads">${this.#list.map((each) => this.#template(each))}</ul>`}
         ${this.#list.every(isUnderWay) ? nothing : html`<button type="button" class="plain" @click=${this.#forgetEnded}>Clear the list</button>`}
       `,
       this.element,
@@ -157,7 +157,7 @@ export class Uploads {
               <button type="button" class="plain" aria-label="Cancel ${file.name}" @click=${() => this.#cancel(upload)}>Cancel</button>`
           : html`<span class="tag ${look}">${state === "done" ? "uploaded" : state}</span>`
       }
-      ${fault ? html`<p class="fault" dir="auto" role="alert">${fault}</p>` : nothing}
+      ${fault ? html`<p class="fault basis-full" dir="auto" role="alert">${fault}</p>` : nothing}
     </li>`;
   }
 }

@@ -1,4 +1,5 @@
 import { html, nothing } from "lit-html";
+import { legend } from "./chart-view.ts";
 import { count, duration } from "./format.ts";
 import type { ApiObject } from "./json.ts";
 import { callName, isRun, type TimedRound, type Timing, whereTimeWent } from "./timing.ts";
@@ -8,7 +9,7 @@ import { callName, isRun, type TimedRound, type Timing, whereTimeWent } from "./
 const KINDS = {
   wait: { label: "waiting", colour: "var(--series-4)" },
   prompt: { label: "until the first token", colour: "var(--series-5)" },
-  writing: { label: "writing", colour: "var(--accent)" },
+  writing: { label: "writing", colour: "var(--color-accent)" },
   call: { label: "tool", colour: "var(--series-1)" },
   item: { label: "thought, text, call", colour: "var(--series-2)" },
   gateway: { label: "this gateway", colour: "var(--series-6)" },
@@ -48,17 +49,11 @@ function timesTemplate(timing: Timing, output: readonly ApiObject[]) {
   return html`
     <p class="where-time" dir="auto"><strong>${most}</strong></p>
     ${others.length > 0 ? html`<p class="note" dir="auto">${others.join(" · ")}</p>` : nothing}
-    <ol class="waterfall" aria-label="Times">
+    <ol class="grid grid-cols-[minmax(4rem,max-content)_minmax(4rem,1fr)_auto] gap-x-3 gap-y-1" aria-label="Times">
       ${bars.slice(0, MAX_BARS).map((bar) => barTemplate(bar, Math.max(1, timing.settled_ms)))}
     </ol>
     ${omitted > 0 ? html`<p class="note">${count(omitted)} more are not shown.</p>` : nothing}
-    <ul class="legend buttons">
-      ${Object.entries(KINDS).map(([kind, { label, colour }]) =>
-        kinds.has(kind as Kind)
-          ? html`<li><span class="swatch" .style=${`background: ${colour}`} aria-hidden="true"></span>${label}</li>`
-          : nothing,
-      )}
-    </ul>
+    ${legend(Object.entries(KINDS).flatMap(([kind, { label, colour }]) => (kinds.has(kind as Kind) ? [[label, colour]] : [])))}
   `;
 }
 
@@ -67,11 +62,11 @@ function barTemplate({ name, note, parts }: Bar, end: number) {
   const [from, until] = [parts[0]?.from ?? 0, parts.at(-1)?.until ?? 0];
   const styleOf = ({ kind, from: begin, until: stop }: Bar["parts"][number], index: number) =>
     `${index === 0 ? `margin-inline-start: min(${percent(from)}, 100% - 3px);` : ""} width: ${percent(stop - begin)}; background: ${KINDS[kind].colour}`;
-  return html`<li>
-    <span class="cut" dir="auto">${name}</span>
-    <span class="waterfall-track">${parts.map((part, index) => html`<span .style=${styleOf(part, index)}></span>`)}</span>
-    <span class="time">${duration(until - from)}<span class="unseen">, from ${duration(from)} on</span></span>
-    ${note ? html`<span class="note" dir="auto">${note}</span>` : nothing}
+  return html`<li class="col-span-full grid grid-cols-subgrid items-center text-sm">
+    <span class="cut max-w-44" dir="auto">${name}</span>
+    <span class="flex h-3.5 overflow-hidden rounded-sm bg-sunken">${parts.map((part, index) => html`<span class="min-w-0.5" .style=${styleOf(part, index)}></span>`)}</span>
+    <span class="text-end time">${duration(until - from)}<span class="unseen">, from ${duration(from)} on</span></span>
+    ${note ? html`<span class="note col-start-2 -col-end-1" dir="auto">${note}</span>` : nothing}
   </li>`;
 }
 

@@ -49,7 +49,7 @@ function replacedMiddle(before: string[], after: string[]): Part[] {
 export function diffTemplate(one: string, other: string) {
   const parts = wordDiff(one, other);
   if (parts.every(({ kind }) => kind === "same")) return html`<p class="note">They say the same.</p>`;
-  return html`<p class="word-diff" dir="auto">${parts.map(({ kind, text }) =>
+  return html`<p class="word-diff whitespace-pre-wrap wrap-anywhere" dir="auto">${parts.map(({ kind, text }) =>
     kind === "same"
       ? text
       : kind === "removed"
