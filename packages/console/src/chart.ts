@@ -11,14 +11,8 @@ document.adoptedStyleSheets.push(sheet);
 /** The least width for a label below the chart, in pixels. */
 const LABEL_WIDTH = 90;
 
-const [MINUTE, HOUR, DAY] = [60, 3_600, 86_400];
-
-/** The times between two labels, in seconds. */
-const STEPS = [
-  ...[1, 5, 10, 15, 30].map((minutes) => minutes * MINUTE),
-  ...[1, 2, 3, 4, 6, 12].map((hours) => hours * HOUR),
-  ...[1, 2, 3, 5, 7, 10].map((days) => days * DAY),
-];
+/** Seconds. */
+const DAY = 86_400;
 
 /** The distances of the lines behind amounts that are whole numbers. */
 const WHOLE = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((factor) => factor * 10 ** power)).flat();
@@ -86,6 +80,8 @@ export function drawChart(
   const plot = new uPlot(
     {
       ...size(),
+      // A day is one of UTC's.
+      tzDate: (time) => (step >= DAY ? uPlot.tzDate(new Date(time * 1_000), "Etc/UTC") : new Date(time * 1_000)),
       legend: { show: false },
       cursor: {
         y: false,
@@ -94,12 +90,12 @@ export function drawChart(
         ...(chart.group && { sync: { key: chart.group } }),
       },
       scales: {
-        x: { time: false, range: (_, min, max) => [min - step / 2, max + step / 2] },
+        x: { range: (_, min, max) => [min - step / 2, max + step / 2] },
         y: { range: (_, _min, max) => (max > 0 ? uPlot.rangeNum(0, max, 0.1, true) : [0, 1]) },
       },
       axes: [
         {
-          splits: ({ width }) => labelled(times, width),
+          space: LABEL_WIDTH,
           values: (_, splits) => splits.map((time) => chart.labelOf(time)),
           ...{ stroke: muted, font, grid: { show: false }, ticks: { show: false }, size: 26 },
         },
@@ -138,15 +134,6 @@ function alone({ data }: uPlot, series: number) {
   const values = data[series] ?? [];
   const has = (index: number) => values[index] != null;
   return [...values.keys()].filter((index) => has(index) && !has(index - 1) && !has(index + 1));
-}
-
-/** The times that have a label: round ones of this browser's zone, and days of UTC. */
-function labelled(times: readonly number[], width: number) {
-  const span = (times.at(-1) ?? 0) - (times[0] ?? 0);
-  const step = STEPS.find((each) => (span / each) * LABEL_WIDTH <= width) ?? span;
-  const isByDay = span / Math.max(1, times.length - 1) >= DAY;
-  const zone = isByDay ? 0 : new Date((times[0] ?? 0) * 1_000).getTimezoneOffset() * MINUTE;
-  return times.filter((time) => (time - zone) % step === 0);
 }
 
 /** The sum of each series and those before it. */
