@@ -2,7 +2,7 @@ import type { BetaResponseInjectFailedEvent } from "openai/resources/beta/respon
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { held, play, promptsOf, spawn, type Team, wait } from "./agent-support.ts";
 import { GPT_OSS } from "./harmony-support.ts";
-import { startPrograms } from "./program-support.ts";
+import { type ProgramGateway, startPrograms } from "./program-support.ts";
 import { call, MODEL, type ScriptedGateway, startScripted, stream } from "./scripted-vllm.ts";
 import { SocketClient, type SocketEvent, type SocketTurn } from "./socket-support.ts";
 import { chatMessages } from "./tool-support.ts";
@@ -15,14 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-async function connected<T>(work: (socket: SocketClient) => Promise<T>): Promise<T> {
-  const socket = await SocketClient.open(gateway);
-  try {
-    return await work(socket);
-  } finally {
-    socket.terminate();
-  }
-}
+const connected = <T>(work: (socket: SocketClient) => Promise<T>) => SocketClient.within(gateway, work);
 
 const weather = { type: "function", name: "weather", parameters: { type: "object", properties: {} }, strict: false };
 
@@ -193,32 +186,32 @@ describe("outputs of asynchronous calls", () => {
   });
 });
 
-describe.each(["simulator", GPT_OSS])("an output for %s, behind three workers", (model) => {
-  it("is read by the model, and kept for a process that has only what is stored", async () => {
-    const workers = await startPrograms({ WORKERS: "3" });
-    try {
-      const socket = await SocketClient.open(workers);
+describe("an output for a response behind three workers", () => {
+  let workers: ProgramGateway;
+  beforeAll(async () => {
+    workers = await startPrograms({ WORKERS: "3" });
+  });
+  afterAll(() => workers.close());
+
+  it.each(["simulator", GPT_OSS])("is read by the model, and kept when all are killed (%s)", async (model) => {
+    const turn = await SocketClient.within(workers, async (socket) => {
       const fields = { model: `${model}?tps=20`, tools: [{ ...weather, async: true }], store: true };
       socket.create({ ...fields, input: "Call weather." });
       const events = await socket.reached((event) => callOf(event) !== undefined);
       const called = events.flatMap((event) => callOf(event) ?? [])[0];
-      const id = events[0]?.response?.id ?? "";
-      inject(socket, id, outputOf(called?.call_id ?? "", "a purple sky"));
-      const turn = await socket.ended();
-      socket.terminate();
-      expect(failures(turn.events)).toEqual([]);
-      // It may come before the model goes on, or while it writes.
-      const made = items(turn).filter((type) => type !== "reasoning");
-      expect([made[0], ...made.slice(-2)]).toEqual(["function_call", "function_call_output", "message"]);
-      expect(turn.text).toContain("a purple sky");
-      isNumbered(turn);
-      await workers.restart();
-      const next = await workers.openai.responses.create({ model, previous_response_id: id, input: "Again?" });
-      expect(next.status).toBe("completed");
-      const replayed = await workers.fetch(`${workers.url}/v1/responses/${id}/replay`, { method: "POST" });
-      expect(await replayed.text()).toContain("a purple sky");
-    } finally {
-      await workers.close();
-    }
+      inject(socket, events[0]?.response?.id ?? "", outputOf(called?.call_id ?? "", "a purple sky"));
+      return await socket.ended();
+    });
+    expect(failures(turn.events)).toEqual([]);
+    // It may come before the model goes on, or while it writes.
+    const made = items(turn).filter((type) => type !== "reasoning");
+    expect([made[0], ...made.slice(-2)]).toEqual(["function_call", "function_call_output", "message"]);
+    expect(turn.text).toContain("a purple sky");
+    isNumbered(turn);
+    await workers.restart();
+    const next = await workers.openai.responses.create({ model, previous_response_id: turn.id, input: "Again?" });
+    expect(next.status).toBe("completed");
+    const replayed = await workers.fetch(`${workers.url}/v1/responses/${turn.id}/replay`, { method: "POST" });
+    expect(await replayed.text()).toContain("a purple sky");
   });
 });

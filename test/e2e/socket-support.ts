@@ -61,6 +61,16 @@ export class SocketClient {
     return client;
   }
 
+  /** Works with a connection, and closes it. */
+  static async within<T>(gateway: { url: string }, work: (socket: SocketClient) => Promise<T>): Promise<T> {
+    const socket = await SocketClient.open(gateway);
+    try {
+      return await work(socket);
+    } finally {
+      socket.terminate();
+    }
+  }
+
   send(event: object): void {
     this.socket.send(JSON.stringify(event));
   }

@@ -15,14 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-async function connected<T>(work: (socket: SocketClient) => Promise<T>): Promise<T> {
-  const socket = await SocketClient.open(gateway);
-  try {
-    return await work(socket);
-  } finally {
-    socket.terminate();
-  }
-}
+const connected = <T>(work: (socket: SocketClient) => Promise<T>) => SocketClient.within(gateway, work);
 
 const SLOW = "simulator?tps=50&words=100000";
 const isDelta = ({ type }: SocketEvent) => type.endsWith(".delta");
