@@ -63,13 +63,7 @@ const NAMES: Record<string, (item: ApiObject) => string> = {
  * @param fork Takes the id of the call, and its other output.
  */
 export function otherOutputTemplate(items: readonly ApiObject[], fork: (at: string, output: string) => void) {
-  // No branch begins within a program's calls, whose ids begin as the program's.
-  const programs = items.flatMap(({ type, call_id: id }) => (type === "program_output" && id ? [id.slice(0, 58)] : []));
-  const isOfProgram = ({ caller, call_id: id }: ApiObject) =>
-    caller?.type === "program" || programs.some((program) => id?.startsWith(`${program}_`));
-  const calls = items.filter(
-    (item) => NAMES[item.type ?? ""] && (item.status ?? "completed") === "completed" && !isOfProgram(item),
-  );
+  const calls = items.filter(({ type = "", status = "completed" }) => NAMES[type] && status === "completed");
   if (calls.length === 0) return nothing;
   const send = (event: Event) => {
     event.preventDefault();

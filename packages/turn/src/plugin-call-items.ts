@@ -18,7 +18,7 @@ import {
 import { interrupted } from "./faults.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
-import { resultsOf } from "./program-record.ts";
+import { nextResultIndex } from "./program-record.ts";
 import type { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer } from "./records.ts";
 import { addWhole } from "./whole-items.ts";
@@ -316,7 +316,9 @@ export class PluginCallItems {
     const program = programOf(item);
     if (program !== undefined) {
       const { history, input } = this.#past;
-      Object.assign(item, { result_index: resultsOf(program, [history, input, this.#output.state.output as Item[]]) });
+      Object.assign(item, {
+        result_index: nextResultIndex(program, [history, input, this.#output.state.output as Item[]]),
+      });
     }
     const shape = this.#plugins.of(tool).item;
     const type = shape.finish(item, outcome, this.#include);

@@ -142,9 +142,10 @@ function resultIndexOf(item: object): number | undefined {
   return "result_index" in item && typeof item.result_index === "number" ? item.result_index : undefined;
 }
 
-/** The number of results that a program has from hosted tools, by its call id. */
-export function resultsOf(program: string, items: readonly (readonly Item[])[]): number {
-  return items.flat().filter((item) => programOf(item) === program && resultIndexOf(item) !== undefined).length;
+/** The index of a program's next result from a hosted tool. A branch may have begun with some of the results only. */
+export function nextResultIndex(program: string, items: readonly (readonly Item[])[]): number {
+  const own = items.flat().filter((item) => programOf(item) === program);
+  return own.reduce((next, item) => Math.max(next, (resultIndexOf(item) ?? -1) + 1), 0);
 }
 
 function hasEnded(item: { status?: unknown }): boolean {
