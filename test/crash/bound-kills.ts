@@ -1,14 +1,23 @@
 import { startFleet } from "../e2e/fleet.ts";
 import { alike, BOUND_REQUESTS, boundTextOf, MARKUP, streamOf } from "./bound-answers.ts";
+import { killReal, REAL_SERVERS, type Tally } from "./real-bound-kills.ts";
 
 /**
  * `npm run bound-kills -- ANSWERS`: lets one of two model servers die in the middle of bound answers and calls, after every
  * character of each, until there are so many answers. Prints their counts; ends with 1 when one is not valid, or has lost,
- * repeated or changed what was shown.
+ * repeated or changed what was shown. `npm run bound-kills -- ANSWERS SERVER [SEED]` breaks off answers of a real server
+ * after random bytes.
  */
 
 const ANSWERS = Number(process.argv[2] ?? 1_000);
 const AT_ONCE = 16;
+
+const real = REAL_SERVERS.find((name) => name === process.argv[3]);
+if (real) {
+  const seed = Number(process.argv[4] ?? 1);
+  report(await killReal(real, ANSWERS, seed));
+  process.exit();
+}
 
 const fleet = await startFleet({ servers: { a: {}, b: {} } });
 const failures: string[] = [];
@@ -43,6 +52,11 @@ for (let from = 1; answers < ANSWERS && lasting.length > 0; from += AT_ONCE) {
   }
 }
 await fleet.close();
-console.log(`${answers} answers and calls, ${deaths} deaths of model servers, ${failures.length} failures`);
-for (const failure of failures) console.error(failure);
-process.exitCode = failures.length > 0 ? 1 : 0;
+report({ answers, deaths, failures });
+
+function report(tally: Tally): void {
+  const failed = tally.failures.length;
+  console.log(`${tally.answers} answers and calls, ${tally.deaths} deaths of model servers, ${failed} failures`);
+  for (const failure of tally.failures) console.error(failure);
+  process.exitCode = failed > 0 ? 1 : 0;
+}

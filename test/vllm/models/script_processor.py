@@ -46,10 +46,11 @@ def harmony_prompt(text: str) -> tuple[str, str | None, str]:
     said = [index for index, message in enumerate(messages) if message.startswith("user")]
     last = said[-1] if said else 0
     content = lambda message: message.partition("<|message|>")[2].removesuffix("<|end|>")
-    results = [content(m) for m in messages[last + 1 :] if not re.match("assistant|system|developer|user", m)]
+    # An answer may be cut off after the token that begins its next message.
+    results = [content(m) for m in messages[last + 1 :] if m and not re.match("assistant|system|developer|user", m)]
     # The model's own messages since somebody else spoke.
     own = len(messages)
-    while own > 0 and messages[own - 1].startswith("assistant"):
+    while own > 0 and (messages[own - 1] == "" or messages[own - 1].startswith("assistant")):
         own -= 1
     begun = "<|start|>".join(messages[own:]).removeprefix("assistant")
     return content(messages[last]) if messages else text, results[-1] if results else None, begun

@@ -52,11 +52,13 @@ async function* allRests(
   yield first.opening;
   let rest = first;
   let answer = begun;
+  let isCounted = false;
   for (let tries = 1; ; tries += 1) {
     let hasGrammar = rest.hasGrammar;
     try {
       for await (const deltas of answer) {
         const shown = rest.read(deltas);
+        isCounted ||= deltas.some(({ kind }) => kind === "usage");
         if (shown.length > 0) yield shown;
         if (rest.isOver) break;
       }
@@ -68,7 +70,7 @@ async function* allRests(
     const last = hasGrammar === rest.hasGrammar ? rest.end() : undefined;
     if (last) {
       yield last;
-      if (rest.next) yield* furtherCalls(await askForCalls(rest.next));
+      if (rest.next) yield* furtherCalls(await askForCalls(rest.next), isCounted);
       return;
     }
     const next = rest.again(hasGrammar);
@@ -95,14 +97,20 @@ async function* noCalls(): AsyncGenerator<ModelDelta[], void, undefined> {
   yield [{ kind: "finish", reason: "tool_calls" }];
 }
 
-/** The calls after a resumed one, whose index is 0. The prompt was counted with that one. */
-async function* furtherCalls(answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[], void, undefined> {
-  for await (const deltas of answer) yield deltas.map(afterFirstCall);
+/**
+ * The calls after a resumed one, whose index is 0. `isCounted`: the prompt was counted with that one, and is not counted
+ * again.
+ */
+async function* furtherCalls(
+  answer: AsyncIterable<ModelDelta[]>,
+  isCounted: boolean,
+): AsyncGenerator<ModelDelta[], void, undefined> {
+  for await (const deltas of answer) yield deltas.map((delta) => afterFirstCall(delta, isCounted));
 }
 
-function afterFirstCall(delta: ModelDelta): ModelDelta {
+function afterFirstCall(delta: ModelDelta, isCounted: boolean): ModelDelta {
   if (delta.kind === "tool_call" || delta.kind === "call_cut") return { ...delta, index: delta.index + 1 };
-  if (delta.kind !== "usage") return delta;
+  if (delta.kind !== "usage" || !isCounted) return delta;
   const { output_tokens } = delta.usage;
   const input_tokens_details = { cached_tokens: 0, cache_write_tokens: 0 };
   return {

@@ -26,7 +26,7 @@ export interface DraftOptions {
   wasTold?: boolean;
   /**
    * The answer goes on after calls of its own: nothing has to come, and the model is not asked again. Only calls are
-   * given: a model may have its own markup for calls, and write anything after those in another one.
+   * given, once they are valid: a model may have its own markup for calls, and write anything after those in another one.
    */
   isAfterCalls?: boolean;
 }
@@ -162,12 +162,13 @@ export class Draft {
     }
     call.arguments.push(delta.arguments);
     const isNamed = call.name !== undefined;
-    const { offered, clients, live, mustCall, format } = this.#options;
+    const { offered, clients, live, mustCall, format, isAfterCalls } = this.#options;
     if (call.name === undefined && delta.name !== undefined) {
       call.name = delta.name;
       call.isOffered = offered.has(call.name);
       call.tool = clients.get(call.name);
-      call.mayBeCut = call.tool !== undefined && (!live.has(call.name) || call.index >= FIRST_MARKED_CALL);
+      const isLive = live.has(call.name) && call.index < FIRST_MARKED_CALL && !isAfterCalls;
+      call.mayBeCut = call.tool !== undefined && !isLive;
       this.#hasOffered ||= call.isOffered;
     }
     if (!call.isOffered) return;
