@@ -500,7 +500,7 @@ describe("hostile content", () => {
     expect(readFileSync(await (await saving).path(), "utf8")).toBe(line);
     // The events and the JSON are complete, too.
     await page.getByRole("link", { name: "Details", exact: true }).last().click();
-    await page.getByRole("button", { name: /response.completed/ }).click();
+    await page.locator("summary", { hasText: "response.completed" }).click();
     await page.locator("summary", { hasText: "JSON" }).click();
     await page
       .getByText(/characters shown/)
@@ -615,10 +615,10 @@ describe("Details", () => {
     const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/responses/${id}`);
     await page.getByText("You said: hello").first().waitFor();
     await page.getByText("Input tokens").waitFor();
-    const last = page.getByRole("button", { name: /response.completed/ });
+    const last = page.locator("summary", { hasText: "response.completed" });
     await last.click();
     await page.getByText('"type": "response.completed"').waitFor();
-    await page.getByRole("button", { name: /response.output_text.delta/ }).click();
+    await page.locator("summary", { hasText: "response.output_text.delta" }).click();
     await page.getByText('" hello"', { exact: true }).waitFor();
     const raw = page.locator("section", { has: page.getByRole("heading", { name: "Raw messages" }) });
     await raw.getByText("analysis", { exact: true }).waitFor();
@@ -706,7 +706,7 @@ describe("Details", () => {
     await expectAccessible(page);
     await expectUsable(page);
     await page.evaluate((hash) => (location.hash = hash), `#/responses/${id}`);
-    await page.getByRole("button", { name: /response.completed/ }).click();
+    await page.locator("summary", { hasText: "response.completed" }).click();
     await page.locator("summary", { hasText: "JSON" }).click();
     await expectAccessible(page);
     await expectUsable(page);

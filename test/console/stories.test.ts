@@ -195,6 +195,7 @@ describe.each(DEVICES)("in a chat: %s", (_, options) => {
       await pair.getByText("completed", { exact: true }).nth(1).waitFor();
       const titles = await pair.getByRole("heading", { level: 2 }).allTextContents();
       expect(titles).toEqual(["simulator", "simulator-reasoning"]);
+      expect(await pair.locator(".item-input .part").allTextContents()).toEqual(["hello", "hello"]);
       await pair.locator("summary", { hasText: "Words that differ" }).click();
       await pair.getByText("They say the same.").waitFor();
       await pair.getByRole("radio", { name: "simulator-reasoning" }).check();

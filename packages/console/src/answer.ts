@@ -17,10 +17,10 @@ export class Answer {
     return this.#items.filter((each) => each !== undefined).map(({ item }) => item);
   }
 
-  /** Shows the outputs of its calls, and the decisions about its requests for approval, in their cards. Gives those that have no card here. */
+  /** Shows the outputs of its calls, and the decisions about its requests for approval, in their cards. Gives those that have one. */
   showOutputs(outputs: readonly ApiObject[]): ApiObject[] {
     for (const view of this.#items) view?.setOutput(outputs.find((output) => answers(output, view.item)));
-    return outputs.filter((output) => !this.items.some((item) => answers(output, item)));
+    return outputs.filter((output) => this.items.some((item) => answers(output, item)));
   }
 
   /** Takes the next event of the stream. */

@@ -1,3 +1,4 @@
+import { describe, type Part } from "./item-description.ts";
 import type { ApiObject } from "./json.ts";
 import { download } from "./save.ts";
 import type { TurnView } from "./turn-view.ts";
@@ -23,30 +24,16 @@ function fileName(title: string) {
   );
 }
 
+/** An item, as the page shows it. */
 function markdownOf(item: ApiObject): string {
-  const { type, role, content, name, summary } = item;
-  if (type === "message" || type === undefined) {
-    const texts = typeof content === "string" ? [content] : (content ?? []).map(partOf);
-    const who = role === "assistant" ? "Assistant" : role === "user" ? "User" : String(role);
-    return `**${who}**\n\n${texts.join("\n\n")}`;
-  }
-  if (type === "reasoning") {
-    const thought = [...(summary ?? []), ...(content ?? [])].map((part: ApiObject) => part.text ?? "").join("\n\n");
-    return thought === "" ? "" : `<details><summary>Reasoning</summary>\n\n${thought}\n\n</details>`;
-  }
-  const title = type.replaceAll("_", " ");
-  return `**${title[0]?.toUpperCase()}${title.slice(1)}**${name ? ` \`${name}\`` : ""}\n\n${fenced(item)}`;
+  const { title, name, parts, images = [], isFolded } = describe(item);
+  const texts = [...parts.map(partOf), ...images.map(() => "[image]")].join("\n\n");
+  if (isFolded) return texts && `<details><summary>${title}</summary>\n\n${texts}\n\n</details>`;
+  return `**${item.role === "user" ? "User" : title}**${name ? ` \`${name}\`` : ""}\n\n${texts}`;
 }
 
-function partOf(part: ApiObject): string {
-  if (typeof part.text === "string") return part.text;
-  if (typeof part.refusal === "string") return part.refusal;
-  return `[${part.type}${part.filename ? `: ${part.filename}` : ""}]`;
-}
-
-/** The fields of a call or of its output, as a block of code. */
-function fenced({ type: _type, id: _id, status: _status, ...fields }: ApiObject) {
-  const text = JSON.stringify(fields, null, 2);
+function partOf({ label, text, isCode }: Part): string {
   const fence = "`".repeat(Math.max(3, ...[...text.matchAll(/`+/g)].map(([run]) => run.length + 1)));
-  return `${fence}json\n${text}\n${fence}`;
+  const written = isCode ? `${fence}\n${text}\n${fence}` : text;
+  return label ? `${label}:\n\n${written}` : written;
 }

@@ -1,19 +1,20 @@
 import { html, nothing, render } from "lit-html";
+import { repeat } from "lit-html/directives/repeat.js";
 import { announce } from "./announce.ts";
 import { call, callJson } from "./api.ts";
 import { isOtherVersion } from "./chat-versions.ts";
-import { messageOf } from "./dialogs.ts";
+import { faultNotice } from "./dialogs.ts";
 import { typedIn } from "./form-events.ts";
 import { beginning, moment } from "./format.ts";
 import { iconButton } from "./icons.ts";
-import type { ApiObject } from "./json.ts";
+import { PagedList } from "./paged-list.ts";
 import { askFor } from "./question.ts";
 import { listsResponses } from "./session.ts";
 import { readChat } from "./stored-chat.ts";
+import { textOf } from "./stored-response.ts";
 
 /** The tenant's chats, newest first: those of this console, and those of other clients. */
 
-const PAGE = 30;
 const TYPED_MS = 250;
 
 /** How often a chat that is not listed yet is looked for, and the time between. Milliseconds. */
@@ -45,9 +46,8 @@ export function titleOf({ tree, output }: ListedChat): string {
 
 export class ChatList {
   element = document.createElement("nav");
-  #chats: ListedChat[] | undefined;
-  #hasMore = false;
-  #fault = "";
+  #newest = new PagedList<ListedChat>("/v1/responses", () => this.#draw());
+  #pinned = new PagedList<ListedChat>("/v1/responses", () => this.#draw());
   #query = "";
   /** The id of a response of the open chat. */
   #open: string | undefined;
@@ -55,20 +55,29 @@ export class ChatList {
   /** Metadata that were changed here, by the first response, until the list has them: it learns of them a moment later. */
   #changed = new Map<string, Record<string, string>>();
   #expected: ReturnType<typeof setTimeout> | undefined;
-  #asking = new AbortController();
   #deleted;
 
-  /** @param deleted Called with the id of the newest response of a chat that was deleted. */
-  constructor(deleted: (chat: ListedChat) => void) {
+  /** @param deleted Called after the open chat was deleted. */
+  constructor(deleted: () => void) {
     this.#deleted = deleted;
     this.element.className = "chat-list stack tight";
     this.element.setAttribute("aria-label", "Chats");
+    this.#newest.filter = { group_by: "tree" };
+    this.#pinned.filter = { group_by: "tree", "metadata[pinned]": "true" };
     this.#draw();
+  }
+
+  /** The chats: the pinned ones, then the newest. */
+  get #chats(): ListedChat[] {
+    const pinned = this.#query === "" ? (this.#pinned.items ?? []) : [];
+    const chats = [...pinned, ...(this.#newest.items ?? [])].filter(isOwnChat).map(this.#asChanged);
+    const byRoot = new Map(chats.map((chat) => [chat.tree.root_id, chat]));
+    return [...byRoot.values()].sort((one, other) => Number(isPinned(other)) - Number(isPinned(one)));
   }
 
   /** The open chat, if the list has it. */
   get open(): ListedChat | undefined {
-    return this.#chats?.find((chat) => isOf(chat, this.#open));
+    return this.#chats.find((chat) => isOf(chat, this.#open));
   }
 
   /** Marks the open chat. Loads the list again where it does not have the chat, which is listed a moment after its first response was stored. */
@@ -85,27 +94,9 @@ export class ChatList {
     this.#expected = setTimeout(() => void this.load().then(() => this.#expect(tries - 1)), LISTED_AGAIN_MS);
   }
 
-  /** Loads the first page: the pinned chats, then the newest. */
   async load() {
     if (!listsResponses()) return;
-    this.#asking.abort();
-    this.#asking = new AbortController();
-    const { signal } = this.#asking;
-    try {
-      const [pinned, newest] = await Promise.all([
-        this.#query === "" ? this.#page("&metadata[pinned]=true", signal) : undefined,
-        this.#page("", signal),
-      ]);
-      const first: ListedChat[] = pinned?.data ?? [];
-      const isNew = ({ tree }: ListedChat) => !first.some((chat) => chat.tree.root_id === tree.root_id);
-      this.#chats = [...first, ...newest.data.filter(isNew)].filter(isOwnChat).map(this.#asChanged).sort(pinnedFirst);
-      this.#hasMore = newest.has_more;
-      this.#fault = "";
-    } catch (error) {
-      if (signal.aborted) return;
-      this.#fault = messageOf(error);
-    }
-    this.#draw();
+    await Promise.all([this.#pinned.refresh(), this.#newest.refresh()]);
   }
 
   #asChanged = (chat: ListedChat): ListedChat => {
@@ -118,46 +109,25 @@ export class ChatList {
     return { ...chat, tree: { ...chat.tree, metadata } };
   };
 
-  #page(more: string, signal: AbortSignal) {
-    const query = this.#query === "" ? "" : `&query=${encodeURIComponent(this.#query)}`;
-    return callJson(`/v1/responses?group_by=tree&limit=${PAGE}${query}${more}`, { signal });
-  }
-
-  #more = async () => {
-    const last = this.#chats?.at(-1);
-    if (!last) return;
-    try {
-      const { data, has_more: hasMore } = await this.#page(`&after=${last.id}`, this.#asking.signal);
-      this.#chats = [...(this.#chats ?? []), ...data.filter(isOwnChat).map(this.#asChanged)];
-      this.#hasMore = hasMore;
-    } catch (error) {
-      this.#fault = messageOf(error);
-    }
-    this.#draw();
-  };
-
   #search = (event: Event) => {
     this.#query = typedIn(event).trim();
     clearTimeout(this.#typed);
-    this.#typed = setTimeout(() => void this.load(), TYPED_MS);
+    this.#typed = setTimeout(() => {
+      this.#newest.filter = { group_by: "tree", ...(this.#query !== "" && { query: this.#query }) };
+      void this.load();
+    }, TYPED_MS);
   };
 
   async #change(chat: ListedChat, metadata: Record<string, string>) {
     await callJson(`/v1/responses/${chat.tree.root_id}`, { body: { metadata } });
     this.#changed.set(chat.tree.root_id, metadata);
-    this.#chats = this.#chats?.map(this.#asChanged).sort(pinnedFirst);
-    this.#fault = "";
     this.#draw();
   }
 
-  async #pin(chat: ListedChat) {
+  #pin(chat: ListedChat) {
     const { pinned, ...others } = chat.tree.metadata;
-    try {
-      await this.#change(chat, pinned === "true" ? others : { ...others, pinned: "true" });
-    } catch (error) {
-      this.#fault = messageOf(error);
-      this.#draw();
-    }
+    const metadata = pinned === "true" ? others : { ...others, pinned: "true" };
+    return this.#newest.attempt(() => this.#change(chat, metadata));
   }
 
   async rename(chat: ListedChat) {
@@ -191,13 +161,15 @@ export class ChatList {
     });
     if (!isDone) return;
     announce("The chat was deleted.");
-    this.#chats = this.#chats?.filter((each) => each !== chat);
-    this.#deleted(chat);
+    for (const list of [this.#newest, this.#pinned]) list.remove(chat.id);
+    if (isOf(chat, this.#open)) this.#deleted();
     this.#draw();
   }
 
   #draw() {
-    const chats = this.#chats ?? [];
+    // A row keeps the pointer and the focus when another one comes above it.
+    const rows = () => html`<ul>${repeat(this.#chats, ({ tree }) => tree.root_id, this.#row)}</ul>`;
+    const none = this.#query === "" ? "No chats yet." : "No chat has these words.";
     render(
       html`
         ${
@@ -206,18 +178,14 @@ export class ChatList {
                 <input dir="auto" id="chat-search" type="search" autocomplete="off" placeholder="Search chats" @input=${this.#search} />`
             : html`<p class="note">This server does not list its responses, so that only the chat of this tab is here.</p>`
         }
-        ${this.#fault ? html`<p class="notice bad" dir="auto" role="alert">${this.#fault}</p>` : nothing}
-        ${this.#chats && chats.length === 0 ? html`<p class="note">${this.#query === "" ? "No chats yet." : "No chat has these words."}</p>` : nothing}
-        <ul>
-          ${chats.map((chat) => this.#row(chat))}
-        </ul>
-        ${this.#hasMore ? html`<button type="button" class="plain" @click=${this.#more}>Show more</button>` : nothing}
+        ${faultNotice(this.#newest.fault || this.#pinned.fault)}
+        ${listsResponses() ? this.#newest.rows(none, rows) : nothing}
       `,
       this.element,
     );
   }
 
-  #row(chat: ListedChat) {
+  #row = (chat: ListedChat) => {
     const isOpen = isOf(chat, this.#open);
     return html`<li class="flex items-center rounded-md focus-within:bg-sunken hover:bg-sunken ${isOpen ? "bg-accent-soft" : ""}">
       <a class="cut flex-1 px-2 py-1.5 text-text no-underline" href="#/chat/${chat.id}" aria-current=${isOpen ? "page" : nothing} title=${moment(chat.created_at)} dir="auto">${beginning(titleOf(chat), MAX_TITLE)}</a>
@@ -225,11 +193,7 @@ export class ChatList {
       ${iconButton("edit", "Rename", () => void this.rename(chat))}
       ${iconButton("trash", "Delete", () => void this.#delete(chat))}
     </li>`;
-  }
-}
-
-function pinnedFirst(one: ListedChat, other: ListedChat) {
-  return Number(isPinned(other)) - Number(isPinned(one));
+  };
 }
 
 function isOwnChat({ tree }: ListedChat) {
@@ -259,9 +223,4 @@ async function nameByModel({ id, model, tree }: ListedChat): Promise<string> {
   const named = await callJson("/v1/responses", { body });
   const [title = ""] = textOf(named.output).trim().split("\n");
   return beginning(title.replace(/^["“”]+|["“”.]+$/g, ""), MAX_TITLE);
-}
-
-function textOf(output: ApiObject[]): string {
-  const parts = output.flatMap(({ type, content }) => (type === "message" ? content : []));
-  return parts.map((part: ApiObject) => part.text ?? "").join("\n");
 }

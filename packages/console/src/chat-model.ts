@@ -44,20 +44,19 @@ export interface Turn {
   pair?: string;
 }
 
-/** The actions of a turn in its chat. */
-export interface Actions {
-  /** The kept state has changed. */
+/** A chat on the page, and what its turns do with it. */
+export interface ChatOnPage {
+  readonly chat: Chat;
+  /** Keeps what has changed. */
   changed: () => void;
   /** Puts another turn in the place of this one: with this input, or the same. */
   again: (turn: Turn, text?: string) => void;
   /** Sends new input after a turn. */
   goOn: (turn: Turn, items: ApiObject[], text: string) => void;
-  /** Puts a branch beside this turn, in which a call has another output. */
+  /** Puts a branch beside a turn, in which a call has another output. */
   fork: (turn: Turn, at: string, output: string) => void;
   /** Lets the path lead through a turn. `isEnd`: and end there. */
-  choose: (turn: Turn, isEnd?: boolean) => void;
-  siblings: (turn: Turn) => readonly Turn[];
-  continuations: (turn: Turn) => number;
+  show: (turn: Turn, isEnd?: boolean) => void;
   /** The whole body of the turn's request. */
   bodyOf: (turn: Turn) => ApiObject;
 }
@@ -87,10 +86,11 @@ export class Chat {
   #turns = new Map<string, Turn>();
   /** The turns that continue one, oldest first; those that begin the chat under undefined. */
   #children = new Map<string | undefined, Turn[]>();
-  /** Which of its continuations the path takes, by key. */
-  #chosen = new Map<string | undefined, string>();
-  /** The turn at which the path ends, although others continue it. */
-  #end: string | undefined;
+  /**
+   * The choices that a reload restores: which of its continuations the path takes, by key ("" for the beginning of the chat), and the
+   * turn at which the path ends, although others continue it.
+   */
+  choices: { chosen: Record<string, string>; end?: string } = { chosen: {} };
 
   /** @param turns oldest first; one may stand before the turn that it continues */
   constructor(turns: readonly Turn[] = []) {
@@ -122,6 +122,10 @@ export class Chat {
     const siblings = this.#children.get(turn.parent) ?? [];
     siblings.push(turn);
     this.#children.set(turn.parent, siblings);
+  }
+
+  parentOf({ parent }: Turn): Turn | undefined {
+    return parent === undefined ? undefined : this.#turns.get(parent);
   }
 
   /** All turns that continue the same one, and the turn itself; oldest first. */
@@ -159,7 +163,7 @@ export class Chat {
   /** The turns from the root to one. */
   pathTo(turn: Turn | undefined): Turn[] {
     const path: Turn[] = [];
-    for (let at = turn; at; at = at.parent === undefined ? undefined : this.#turns.get(at.parent)) path.push(at);
+    for (let at = turn; at; at = this.parentOf(at)) path.push(at);
     return path.reverse();
   }
 
@@ -168,28 +172,18 @@ export class Chat {
     const path: Turn[] = [];
     for (let at: Turn | undefined; ; ) {
       const children: readonly Turn[] = this.childrenOf(at);
-      const chosen = this.#chosen.get(at?.key);
+      const chosen = this.choices.chosen[at?.key ?? ""];
       at = children.find(({ key }) => key === chosen) ?? children.at(-1);
       if (!at) return path;
       path.push(at);
-      if (at.key === this.#end) return path;
+      if (at.key === this.choices.end) return path;
     }
   }
 
   /** Lets the path lead through a turn. `isEnd`: and end there. */
   choose(turn: Turn, isEnd = false) {
-    for (const { key, parent } of this.pathTo(turn)) this.#chosen.set(parent, key);
-    this.#end = isEnd && this.childrenOf(turn).length > 0 ? turn.key : undefined;
-  }
-
-  /** The choices that a reload restores. */
-  get choices(): { chosen: [string | null, string][]; end?: string } {
-    return { chosen: [...this.#chosen].map(([key, chosen]) => [key ?? null, chosen]), end: this.#end };
-  }
-
-  set choices({ chosen, end }: { chosen: [string | null, string][]; end?: string }) {
-    this.#chosen = new Map(chosen.map(([key, one]) => [key ?? undefined, one]));
-    this.#end = end;
+    for (const { key, parent } of this.pathTo(turn)) this.choices.chosen[parent ?? ""] = key;
+    this.choices.end = isEnd && this.childrenOf(turn).length > 0 ? turn.key : undefined;
   }
 }
 

@@ -1,18 +1,20 @@
 import { html, nothing, render } from "lit-html";
 import { live } from "lit-html/directives/live.js";
-import { attachingTo } from "./attaching.ts";
+import { attachmentsOf } from "./attachments.ts";
 import { loadLater, whenIdle } from "./beside.ts";
 import type { ChatParts } from "./chat-parts.ts";
 import { messageWithField } from "./dialogs.ts";
 import { draft, rememberDraft } from "./draft.ts";
 import { examplesTemplate } from "./examples.ts";
+import { FormFault } from "./fields.ts";
 import { typedIn } from "./form-events.ts";
 import { icon, iconButton } from "./icons.ts";
 import type { ApiObject } from "./json.ts";
 import { isPanelOpen, switchPanel } from "./panels.ts";
-import { bodyOf, type Draft, FormFault, inputOf } from "./request-body.ts";
+import { bodyOf, type Draft, inputOf } from "./request-body.ts";
 import { enterTemplate, hasKeyboard, loadSettings, settingsTemplate } from "./request-form.ts";
 import { recall, session } from "./session.ts";
+import { takenFiles } from "./transfers.ts";
 import type { View } from "./view.ts";
 
 /** The view "Chat": the path of a chat, the list of chats beside it, and the settings of the next request. */
@@ -57,7 +59,7 @@ export function chatView(section: HTMLElement): View {
     redraw: drawSoon,
   };
 
-  const attaching = attachingTo(draft, state, (message) => {
+  const attached = attachmentsOf(draft, state, (message) => {
     fault = { field: "input", message };
     drawSoon();
   });
@@ -128,7 +130,7 @@ export function chatView(section: HTMLElement): View {
     let items: ApiObject[];
     try {
       if (draft.input === "" && draft.attachments.length === 0) throw new FormFault("input", "Type what to ask.");
-      if (attaching.isPending)
+      if (attached.isPending)
         throw new FormFault("input", "A file is still being uploaded. Wait for it, or remove it.");
       own = bodyOf(draft);
       items = inputOf(draft);
@@ -188,7 +190,7 @@ export function chatView(section: HTMLElement): View {
     const files = event.clipboardData?.files ?? [];
     if (files.length === 0) return;
     event.preventDefault();
-    void attaching.attach(files);
+    attached.add(files);
   }
 
   function draw() {
@@ -259,11 +261,11 @@ export function chatView(section: HTMLElement): View {
       @dragover=${(event: Event) => event.preventDefault()}
       @drop=${(event: DragEvent) => {
         event.preventDefault();
-        void attaching.attach(event.dataTransfer?.files ?? []);
+        attached.add(event.dataTransfer?.files ?? []);
       }}
     >
       ${endTemplate()}
-      ${attaching.template()}
+      ${attached.template()}
       <label class="unseen" for="input">Input</label>
       <textarea
         id="input"
@@ -287,11 +289,7 @@ export function chatView(section: HTMLElement): View {
           id="files"
           type="file"
           multiple
-          @change=${(event: Event) => {
-            const field = event.target as HTMLInputElement;
-            void attaching.attach([...(field.files ?? [])]);
-            field.value = "";
-          }}
+          @change=${(event: Event) => attached.add(takenFiles(event))}
         />
         ${transcript?.isAway ? iconButton("down", "To the end", () => transcript.toEnd(), { look: "to-end" }) : nothing}
         <span class="note model-name cut" dir="auto">${draft.model}${draft.secondModel === "" ? nothing : html` and ${draft.secondModel}`}</span>

@@ -1,4 +1,4 @@
-import { type Draft, emptyDraft } from "./request-body.ts";
+import { type Draft, emptyDraft, settingsOf } from "./request-body.ts";
 import { recall, remember, session } from "./session.ts";
 
 /** The request that the user is editing. A reload keeps it, except for tokens of MCP servers and large files. */
@@ -23,12 +23,11 @@ function rememberNow() {
   waiting = undefined;
   // Signing out deletes the draft.
   if (session.who === "unknown") return;
-  const { attachments, servers, ...rest } = draft;
+  const { attachments, input, enterSends } = draft;
   const characters = attachments.reduce((sum, { url }) => sum + url.length, 0);
   remember("draft", {
-    ...rest,
-    attachments: characters <= MAX_REMEMBERED_FILES ? attachments : [],
-    servers: servers.map((server) => ({ ...server, authorization: "" })),
+    ...settingsOf(draft),
+    ...{ input, enterSends, attachments: characters <= MAX_REMEMBERED_FILES ? attachments : [] },
   });
 }
 

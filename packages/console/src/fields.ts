@@ -1,6 +1,6 @@
 import { html, nothing } from "lit-html";
 import { showButton } from "./form-events.ts";
-import type { ApiObject } from "./json.ts";
+import type { ApiObject, Parsed } from "./json.ts";
 
 /** Fields of forms and of filters: they are declared, drawn with values, and read as values. */
 
@@ -52,10 +52,7 @@ const WIDE: ReadonlySet<Kind> = new Set(["checks", "list", "lines", "long", "jso
 const CODE: ReadonlySet<Kind> = new Set(["json", "code", "others"]);
 
 /** A fault of a field, by its name. */
-export interface FieldFault {
-  field: string;
-  message: string;
-}
+export type FieldFault = Pick<FormFault, "field" | "message">;
 
 /** @param prefix starts the ids of the controls: a page may have several forms */
 export function fieldsTemplate(form: Form, values: object = {}, prefix: string = "field", fault?: FieldFault) {
@@ -152,8 +149,7 @@ export function fieldsIn(form: Form): Field[] {
 }
 
 /**
- * The values in a form; empty fields have none. Throws an Error that names a field with invalid JSON. The server checks
- * everything else.
+ * The values in a form; empty fields have none. Throws a FormFault for invalid JSON. The server checks everything else.
  */
 export function valuesIn(form: Form, data: FormData): ApiObject {
   const values: ApiObject = {};
@@ -167,7 +163,8 @@ export function valuesIn(form: Form, data: FormData): ApiObject {
   return values;
 }
 
-function valueIn({ name, label, kind = "text" }: Field, data: FormData): unknown {
+function valueIn(field: Field, data: FormData): unknown {
+  const { name, kind = "text" } = field;
   if (kind === "check") return data.get(name) === null ? undefined : true;
   if (kind === "checks") return data.getAll(name).map(String);
   const text = String(data.get(name) ?? "").trim();
@@ -178,17 +175,30 @@ function valueIn({ name, label, kind = "text" }: Field, data: FormData): unknown
     const parts = text.split(kind === "list" ? /[,\n]/ : "\n").map((part) => part.trim());
     return parts.filter((part) => part !== "");
   }
-  return kind === "json" || kind === "others" ? jsonIn(text, label, kind === "others") : text;
+  return kind === "json" || kind === "others" ? jsonIn(text, field, kind === "others") : text;
 }
 
-function jsonIn(text: string, label: string, isObject: boolean): unknown {
+/** A field that has an invalid value. */
+export class FormFault extends Error {
+  field: string;
+
+  /** @param field its name */
+  constructor(field: string, message: string) {
+    super(message);
+    this.name = "FormFault";
+    this.field = field;
+  }
+}
+
+/** The JSON in a field. Throws a FormFault. `isObject`: no other JSON is valid. */
+export function jsonIn(text: string, { name, label }: Field, isObject = false): Parsed {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new Error(`${label}: this is no JSON: ${(error as Error).message}`);
+    throw new FormFault(name, `${label}: this is no JSON: ${(error as Error).message}`);
   }
   if (isObject && (typeof value !== "object" || value === null || Array.isArray(value)))
-    throw new Error(`${label}: this is not a JSON object.`);
+    throw new FormFault(name, `${label}: this is not a JSON object.`);
   return value;
 }

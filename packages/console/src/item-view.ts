@@ -33,18 +33,6 @@ const OUTPUT = "output of the call ";
 /** How often the time of a thought that goes on is told anew, milliseconds. */
 const TICK_MS = 500;
 
-/** Which text of its item an event adds to, by the event's type. */
-const DELTAS: Record<string, (event: Item) => string> = {
-  "response.output_text.delta": (event) => `content:${event.content_index}`,
-  "response.refusal.delta": (event) => `content:${event.content_index}`,
-  "response.reasoning_text.delta": (event) => `content:${event.content_index}`,
-  "response.reasoning_summary_text.delta": (event) => `summary:${event.summary_index}`,
-  "response.function_call_arguments.delta": () => "arguments",
-  "response.mcp_call_arguments.delta": () => "arguments",
-  "response.custom_tool_call_input.delta": () => "arguments",
-  "response.code_interpreter_call_code.delta": () => "arguments",
-};
-
 export class ItemView {
   element = document.createElement("article");
   #item: Item;
@@ -97,8 +85,8 @@ export class ItemView {
 
   /** Takes an event of the item's; others than deltas say nothing that the item will not say. */
   apply(event: Item) {
-    if (!Object.hasOwn(DELTAS, event.type) || typeof event.delta !== "string") return;
-    const key = DELTAS[event.type]?.(event) ?? "";
+    if (typeof event.delta !== "string") return;
+    const key = partOf(event);
     const known = this.#texts.get(key);
     const into = this.#textOf(key, event.delta);
     into.append(event.delta);
@@ -211,6 +199,22 @@ export class ItemView {
     }
     return html`<div class=${isCode ? "part code" : "part"}>${label ? html`<p class="mb-1 text-xs text-muted">${label}</p>` : nothing}${long.element}</div>`;
   }
+}
+
+/**
+ * The element of an input item, which does not change: the same each time.
+ * @param views of the input's items that have been on the page
+ */
+export function inputElement(item: Item, views: WeakMap<Item, ItemView>): HTMLElement {
+  const view = views.get(item) ?? new ItemView(item);
+  views.set(item, view);
+  return view.element;
+}
+
+/** The key of the part that a delta adds to. */
+function partOf({ content_index: content, summary_index: summary }: Item) {
+  if (summary !== undefined) return `summary:${summary}`;
+  return content === undefined ? "arguments" : `content:${content}`;
 }
 
 function foundTemplate({ filename, score, text: passage }: { filename: string; score: string; text: string }) {

@@ -9,5 +9,6 @@ export { filesView } from "./files.ts";
 export { lookView } from "./look.ts";
 export { moderationView } from "./moderation.ts";
 export { operateView } from "./operate.ts";
-export { groupTyped, loadStores, moreForm, toolsForm, toolsTemplate } from "./request-tools.ts";
+export { removePreset, savePreset } from "./preset-questions.ts";
+export { loadStores, moreForm, toolsForm, toolsTemplate } from "./request-tools.ts";
 export { webhooksView } from "./webhooks.ts";

@@ -4,20 +4,22 @@ import { ApiFault, callJson } from "./api.ts";
 import { cacheInWords } from "./cache-words.ts";
 import { faultNotice, messageWithField } from "./dialogs.ts";
 import { EventRecord, keepRecord, recordOf } from "./event-record.ts";
+import { foldedPart } from "./folded-part.ts";
 import { count, duration, moment, money } from "./format.ts";
-import { ItemView } from "./item-view.ts";
+import { type ItemView, inputElement } from "./item-view.ts";
 import type { ApiObject, Parsed } from "./json.ts";
 import { moderationCard } from "./judgement.ts";
 import { partsOf } from "./list-and-one.ts";
 import { LongText } from "./long-text.ts";
-import { PromptView } from "./prompt-view.ts";
-import { RawMessages } from "./raw-messages.ts";
+import { PagedList } from "./paged-list.ts";
+import { promptCard } from "./prompt-view.ts";
+import { rawMessages } from "./raw-messages.ts";
 import { type PagePart, partOf, type Resource } from "./resource.ts";
 import { responsesList } from "./responses-list.ts";
 import { cancel, follow } from "./sending.ts";
 import { listsResponses } from "./session.ts";
 import { linkButton } from "./share.ts";
-import { inputItems, retrieve, runs } from "./stored-response.ts";
+import { retrieve, runs } from "./stored-response.ts";
 import { Timeline } from "./timeline.ts";
 import type { Timing } from "./timing.ts";
 import type { View } from "./view.ts";
@@ -30,6 +32,9 @@ import { waterfall } from "./waterfall.ts";
 
 /** A response, with its entry in the list where that is known: it has the time and the cost. */
 type Response = ApiObject & { id: string; listed?: ApiObject };
+
+/** New events are on the page after this time. Milliseconds. */
+const DRAWN_MS = 50;
 
 /** A response is listed a moment after its end: so long its entry is asked for. Seconds. */
 const LISTED_WITHIN = 10;
@@ -129,37 +134,17 @@ function timeOf({ created_at: created, completed_at: completed, listed }: Respon
 /** The items of a response, and what explains it. */
 function parts(id: string, { refresh }: { refresh: () => void }): PagePart<Response>[] {
   const [items, explained] = [document.createElement("div"), document.createElement("div")];
-  const input = document.createElement("div");
-  const prompt = new PromptView(id);
+  const input = new PagedList<Response>(`/v1/responses/${encodeURIComponent(id)}/input_items`, draw);
+  const views = new WeakMap<ApiObject, ItemView>();
   let response: Response | undefined;
   let answer = new Answer();
-  let raw: RawMessages | undefined;
-  let json: LongText | undefined;
+  let raw: HTMLElement | undefined;
   let timeline: Timeline | undefined;
   let eventsNote = "";
   let fault = "";
-  let isInputRead = false;
-  /** The item after which the input goes on. */
-  let after: string | undefined;
   let abort = new AbortController();
   for (const element of [items, explained]) element.className = "stack";
-  input.className = "stack gap-3 answer";
-
-  async function attempt(work: () => Promise<void>) {
-    const { signal } = abort;
-    try {
-      await work();
-    } catch (error) {
-      if (!signal.aborted) fault = messageWithField(error);
-    }
-    draw();
-  }
-
-  async function readInput() {
-    const page = await inputItems(id, abort.signal, after);
-    input.append(...page.data.map((item: ApiObject) => new ItemView(item).element));
-    after = page.has_more ? page.last_id : undefined;
-  }
+  input.filter = { order: "asc", limit: "100" };
 
   /** Shows the events that this page has seen, else those of the log. */
   async function readEvents({ background, status }: Response) {
@@ -176,29 +161,42 @@ function parts(id: string, { refresh }: { refresh: () => void }): PagePart<Respo
     }
     const record = new EventRecord();
     timeline = new Timeline(record);
-    for await (const batch of follow(id, abort.signal)) {
-      for (const { json: text, event } of batch) {
-        record.add(text, event as Parsed, undefined);
-        if (isRunning) answer.apply(event);
-      }
-      timeline.draw();
-      if (isRunning) draw();
+    let isWaiting = false;
+    const drawSoon = () => {
+      if (isWaiting) return;
+      isWaiting = true;
+      setTimeout(() => {
+        isWaiting = false;
+        timeline?.draw();
+        if (isRunning) draw();
+      }, DRAWN_MS);
+    };
+    for await (const { json: text, event } of follow(id, abort.signal)) {
+      record.add(text, event as Parsed, undefined);
+      if (isRunning) answer.apply(event);
+      drawSoon();
     }
     // A record that the page has made itself has times.
     if (!seen) keepRecord(id, record);
     if (isRunning) refresh();
   }
 
+  async function showEvents(now: Response, signal: AbortSignal) {
+    try {
+      await readEvents(now);
+    } catch (error) {
+      if (!signal.aborted) fault = messageWithField(error);
+    }
+    draw();
+  }
+
   function update(now: Response) {
     response = now;
     const { input_messages: sent, output_messages: written } = now;
-    raw ??= sent || written ? new RawMessages([...(sent ?? []), ...(written ?? [])]) : undefined;
+    raw ??= sent || written ? rawMessages([...(sent ?? []), ...(written ?? [])]) : undefined;
     if (!runs(now)) answer.show(now);
-    if (!isInputRead) {
-      isInputRead = true;
-      void attempt(readInput);
-    }
-    if (!timeline) void attempt(() => readEvents(now));
+    if (!input.items) void input.refresh();
+    if (!timeline) void showEvents(now, abort.signal);
     draw();
   }
 
@@ -209,27 +207,22 @@ function parts(id: string, { refresh }: { refresh: () => void }): PagePart<Respo
     abort = new AbortController();
     answer = new Answer();
     timeline = undefined;
-    input.replaceChildren();
-    after = undefined;
-    isInputRead = false;
+    input.items = undefined;
   }
 
-  function toggleJson(event: Event) {
-    const { open } = event.currentTarget as HTMLDetailsElement;
+  function jsonText() {
     const text = JSON.stringify({ ...response, listed: undefined }, null, 2);
-    json = open ? new LongText(text, { fileName: `${id}.json`, dir: "ltr" }) : undefined;
-    draw();
+    return new LongText(text, { fileName: `${id}.json`, dir: "ltr" }).element;
   }
 
   function draw() {
     if (!response) return;
     const { input_messages: sent, output_messages: written, output, moderation, timing } = response;
     render(
-      html`${faultNotice(fault)}
+      html`${faultNotice(fault || input.fault)}
         <section class="card stack">
           <h2>Input</h2>
-          ${input}
-          ${after === undefined ? nothing : html`<button type="button" @click=${() => attempt(readInput)}>Show more</button>`}
+          ${input.rows("None.", (all) => html`<div class="stack gap-3 answer">${all.map((item) => inputElement(item, views))}</div>`)}
         </section>
         <section class="card stack">
           <h2>Output</h2>
@@ -241,22 +234,19 @@ function parts(id: string, { refresh }: { refresh: () => void }): PagePart<Respo
             ? html`<section class="card stack">
                 <h2>Raw messages</h2>
                 <p class="note">As the model read and wrote them: ${count(sent?.length ?? 0)} in, ${count(written?.length ?? 0)} out.</p>
-                ${raw.element}
+                ${raw}
               </section>`
             : nothing
         }`,
       items,
     );
     render(
-      html`${waterfall(response, timing)} ${prompt.element}
+      html`${waterfall(response, timing)} ${promptCard(id)}
         <section class="card stack">
           <h2>Events</h2>
           ${eventsNote ? html`<p class="note">${eventsNote}</p>` : nothing} ${timeline?.element ?? nothing}
         </section>
-        <details class="card" @toggle=${toggleJson}>
-          <summary><h2>JSON</h2></summary>
-          ${json?.element ?? nothing}
-        </details>`,
+        ${foldedPart(html`<h2>JSON</h2>`, jsonText)}`,
       explained,
     );
   }

@@ -1,5 +1,7 @@
-import type { Parsed } from "./json.ts";
+import { type Field, FormFault, jsonIn } from "./fields.ts";
+import type { ApiObject } from "./json.ts";
 import type { Transport } from "./sending.ts";
+
 /** A request that the user is editing, and the body that is made of it. */
 
 export interface Attachment {
@@ -23,59 +25,6 @@ export interface McpServer {
   asks: boolean;
 }
 
-export interface Draft {
-  model: string;
-  /** the model that gets the same request, side by side; empty for none */
-  secondModel: string;
-  instructions: string;
-  input: string;
-  attachments: Attachment[];
-  /** true if Enter sends the request; otherwise Ctrl + Enter sends it */
-  enterSends: boolean;
-  /** JSON: a list of functions */
-  functions: string;
-  servers: McpServer[];
-  /** types of hosted tools */
-  hosted: string[];
-  /** ids of the vector stores that `file_search` searches */
-  stores: string[];
-  /** the maximum number of results */
-  searchResults?: number;
-  /** JSON */
-  searchFilters: string;
-  effort: string;
-  format: "text" | "json_object" | "json_schema";
-  /** JSON */
-  schema: string;
-  transport: Transport;
-  max_output_tokens?: number;
-  temperature?: number;
-  top_p?: number;
-  max_tool_calls?: number;
-  /** `auto`, `required`, `none`, or the name of a function; empty for the default */
-  tool_choice: string;
-  verbosity: string;
-  parallelCalls: boolean;
-  /** true if the oldest turns may be left out of a full context */
-  truncates: boolean;
-  store: boolean;
-  rawMessages: boolean;
-  /** JSON: more fields of the body */
-  further: string;
-}
-
-/** A field of the form that has an invalid value. */
-export class FormFault extends Error {
-  field: string;
-
-  /** @param field its id on the page */
-  constructor(field: string, message: string) {
-    super(message);
-    this.name = "FormFault";
-    this.field = field;
-  }
-}
-
 export const FUNCTION_EXAMPLE = `[{
   "name": "get_weather",
   "parameters": {
@@ -92,38 +41,63 @@ export const SCHEMA_EXAMPLE = `{
   "additionalProperties": false
 }`;
 
-export function emptyDraft(): Draft {
+/** The fields of the form that have JSON. */
+export const JSON_FIELDS = {
+  functions: { name: "functions", label: "Functions (JSON)", kind: "code", example: FUNCTION_EXAMPLE },
+  searchFilters: { name: "searchFilters", label: "Filters (JSON)", kind: "code" },
+  schema: { name: "schema", label: "Schema", kind: "code", example: SCHEMA_EXAMPLE },
+  further: { name: "further", label: "Further fields (JSON)", kind: "code" },
+} as const satisfies Record<string, Field>;
+
+export type Draft = ReturnType<typeof emptyDraft>;
+
+export function emptyDraft() {
   return {
     model: "",
+    /** the model that gets the same request, side by side; empty for none */
     secondModel: "",
     instructions: "",
     input: "",
-    attachments: [],
+    attachments: [] as Attachment[],
+    /** JSON: a list of functions */
     functions: "",
-    servers: [],
-    hosted: [],
-    stores: [],
+    servers: [] as McpServer[],
+    /** types of hosted tools */
+    hosted: [] as string[],
+    /** ids of the vector stores that `file_search` searches */
+    stores: [] as string[],
+    /** the maximum number of results */
+    searchResults: undefined as number | undefined,
+    /** JSON */
     searchFilters: "",
     effort: "",
-    format: "text",
+    format: "text" as "text" | "json_object" | "json_schema",
+    /** JSON */
     schema: "",
-    transport: "background",
+    transport: "background" as Transport,
+    max_output_tokens: undefined as number | undefined,
+    temperature: undefined as number | undefined,
+    top_p: undefined as number | undefined,
+    max_tool_calls: undefined as number | undefined,
+    /** `auto`, `required`, `none`, or the name of a function; empty for the default */
     tool_choice: "",
     verbosity: "",
     parallelCalls: true,
+    /** true if the oldest turns may be left out of a full context */
     truncates: false,
     store: true,
     rawMessages: false,
+    /** JSON: more fields of the body */
     further: "",
-    // A keyboard on a screen has no Shift + Enter.
+    /** true if Enter sends the request; otherwise Ctrl + Enter sends it. A keyboard on a screen has no Shift + Enter. */
     enterSends: !globalThis.matchMedia?.("(pointer: coarse)").matches,
   };
 }
 
 /** The fields of a request for a draft, without its input and the transport's fields. Throws a FormFault. */
-export function bodyOf(draft: Draft): Record<string, Parsed> {
+export function bodyOf(draft: Draft): ApiObject {
   const { model, instructions, effort, verbosity, tool_choice: choice, max_output_tokens, max_tool_calls } = draft;
-  const { temperature, top_p } = draft;
+  const { temperature, top_p, further } = draft;
   const tools = toolsOf(draft);
   const format = formatOf(draft);
   const include = includeOf(draft);
@@ -142,9 +116,14 @@ export function bodyOf(draft: Draft): Record<string, Parsed> {
     truncation: draft.truncates ? "auto" : undefined,
     store: draft.store ? undefined : false,
     enable_response_messages: draft.rawMessages || undefined,
-    ...furtherOf(draft),
+    ...(further.trim() !== "" && jsonIn(further, JSON_FIELDS.further, true)),
   };
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== ""));
+}
+
+/** A draft without what is neither a setting nor to be kept: the input, and the tokens of MCP servers. */
+export function settingsOf({ input: _, attachments: __, enterSends: ___, ...settings }: Draft) {
+  return { ...settings, servers: settings.servers.map((server) => ({ ...server, authorization: "" })) };
 }
 
 /**
@@ -154,7 +133,7 @@ export function bodyOf(draft: Draft): Record<string, Parsed> {
 export function inputOf(
   { input, attachments }: Draft,
   urlOf: (attachment: Attachment) => unknown = ({ url }) => url,
-): Record<string, Parsed>[] {
+): ApiObject[] {
   const files = attachments.map((attachment) =>
     attachment.type.startsWith("image/")
       ? { type: "input_image", image_url: urlOf(attachment), detail: "auto" }
@@ -167,14 +146,7 @@ export function inputOf(
   return [{ type: "message", role: "user", content }];
 }
 
-function toolsOf({
-  functions,
-  servers,
-  hosted,
-  stores,
-  searchResults,
-  searchFilters,
-}: Draft): Record<string, unknown>[] {
+function toolsOf({ functions, servers, hosted, stores, searchResults, searchFilters }: Draft): ApiObject[] {
   return [
     ...functionsIn(functions),
     ...servers
@@ -193,7 +165,7 @@ function toolsOf({
             type: "file_search",
             vector_store_ids: stores,
             ...(searchResults && { max_num_results: searchResults }),
-            ...(searchFilters.trim() !== "" && { filters: jsonIn("searchFilters", searchFilters) }),
+            ...(searchFilters.trim() !== "" && { filters: jsonIn(searchFilters, JSON_FIELDS.searchFilters) }),
           },
         ]),
     ...hosted.map((type) => (type === "code_interpreter" ? { type, container: { type: "auto" } } : { type })),
@@ -209,41 +181,25 @@ function includeOf({ stores, hosted }: Draft) {
   ];
 }
 
-function functionsIn(text: string): Record<string, unknown>[] {
+/** The functions of a JSON text. The form of chat completions is accepted too. Throws a FormFault. */
+export function functionsIn(text: string): ApiObject[] {
   if (text.trim() === "") return [];
-  const value = jsonIn("functions", text);
-  const list = Array.isArray(value) ? value : [value];
-  return list.map((each) => {
+  return [jsonIn(text, JSON_FIELDS.functions)].flat().map((each) => {
     if (typeof each !== "object" || each === null)
       throw new FormFault("functions", "Expected a list of functions, each a JSON object.");
-    // The form of chat completions is accepted too.
-    const flat = typeof each.function === "object" && each.function !== null ? each.function : each;
-    const parameters = flat.parameters ?? { type: "object", properties: {} };
-    return { type: "function", strict: false, ...flat, parameters };
+    const { function: own, ...rest } = each;
+    const flat = { ...rest, ...own };
+    return {
+      type: "function",
+      strict: false,
+      ...flat,
+      parameters: flat.parameters ?? { type: "object", properties: {} },
+    };
   });
 }
 
-function formatOf({ format, schema }: Draft): Record<string, unknown> | undefined {
+function formatOf({ format, schema }: Draft): ApiObject | undefined {
   if (format === "text") return undefined;
   if (format === "json_object") return { type: "json_object" };
-  const value = jsonIn("schema", schema);
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new FormFault("schema", "Expected a JSON schema, an object.");
-  return { type: "json_schema", name: "answer", strict: true, schema: value };
-}
-
-function furtherOf({ further }: Draft): Record<string, unknown> {
-  if (further.trim() === "") return {};
-  const value = jsonIn("further", further);
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new FormFault("further", "Expected a JSON object of fields.");
-  return value;
-}
-
-function jsonIn(field: string, text: string): Parsed {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new FormFault(field, `This is no JSON: ${error instanceof Error ? error.message : String(error)}`);
-  }
+  return { type: "json_schema", name: "answer", strict: true, schema: jsonIn(schema, JSON_FIELDS.schema, true) };
 }

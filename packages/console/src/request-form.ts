@@ -4,7 +4,7 @@ import { loadLater } from "./beside.ts";
 import { draft } from "./draft.ts";
 import { type Field, type FieldFault, type Form, fieldsTemplate, valuesIn } from "./fields.ts";
 import { presetsTemplate } from "./presets.ts";
-import { type Draft, SCHEMA_EXAMPLE } from "./request-body.ts";
+import { type Draft, emptyDraft, JSON_FIELDS } from "./request-body.ts";
 import type { Transport } from "./sending.ts";
 import { session } from "./session.ts";
 
@@ -60,9 +60,7 @@ function basicForm(): Field[] {
         ["json_schema", "JSON by a schema"],
       ],
     },
-    ...(draft.format === "json_schema"
-      ? [{ name: "schema", label: "Schema", kind: "code", example: SCHEMA_EXAMPLE } as const]
-      : []),
+    ...(draft.format === "json_schema" ? [JSON_FIELDS.schema] : []),
   ];
 }
 
@@ -72,19 +70,13 @@ function transportForm(): Field[] {
   return [{ name: "transport", label: "Transport", kind: "choice", options, note }];
 }
 
-/** The value of a field that has none. */
-function emptyOf({ kind }: Field) {
-  if (kind === "check") return false;
-  if (kind === "checks") return [];
-  return kind === "number" ? undefined : "";
-}
-
 /** Takes the changed field of a form into the draft. */
-export function taken(event: Event, form: readonly Field[]): Partial<Draft> | undefined {
+function taken(event: Event, form: readonly Field[]): Partial<Draft> | undefined {
   const { name, form: element } = event.target as HTMLInputElement;
   const field = form.find((each) => each.name === name);
   if (!field || !element) return undefined;
-  return { [name]: valuesIn([field], new FormData(element))[name] ?? emptyOf(field) };
+  const none = field.kind === "check" ? false : emptyDraft()[name as keyof Draft];
+  return { [name]: valuesIn([field], new FormData(element))[name] ?? none };
 }
 
 export function settingsTemplate(state: FormState) {
@@ -95,7 +87,7 @@ export function settingsTemplate(state: FormState) {
   };
   const typed = (event: Event) => {
     const form = [...basicForm(), ...transportForm(), ...(late ? [...late.toolsForm(), ...late.moreForm()] : [])];
-    set(taken(event, form) ?? late?.groupTyped(event));
+    set(taken(event, form));
   };
   const fields = (form: Form, values: object = draft) => fieldsTemplate(form, values, "settings", state.fault);
   const { servers, hosted, functions, stores } = draft;

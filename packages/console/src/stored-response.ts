@@ -1,25 +1,26 @@
 import { ApiFault, callJson } from "./api.ts";
-import type { Arrival } from "./event-batches.ts";
+import type { Arrival } from "./arrivals.ts";
 import type { ApiObject } from "./json.ts";
 
 const STORED_PAUSE_MS = 1_000;
 
+/** The texts of the messages among output items. */
+export function textOf(output: readonly ApiObject[]): string {
+  const parts = output.flatMap(({ type, content }) => (type === "message" ? (content ?? []) : []));
+  return parts.map((part: ApiObject) => part.text ?? part.refusal ?? "").join("\n\n");
+}
+
 /** Tells whether a response has no text, no refusal, and no call of anything. */
-export function saysNothing({ output }: ApiObject) {
-  if (!Array.isArray(output)) return false;
-  const parts = output.flatMap(({ type, content }) => (type === "message" && Array.isArray(content) ? content : []));
-  const isOnlyThoughts = output.every(({ type }) => ["message", "reasoning"].includes(type));
-  return isOnlyThoughts && parts.every((part) => !part.text && !part.refusal);
+export function saysNothing({ output = [] }: ApiObject) {
+  return output.every(({ type }: ApiObject) => ["message", "reasoning"].includes(type)) && textOf(output).trim() === "";
 }
 
 /** Items of an input that are read at once. */
 const PAGE_LENGTH = 100;
 
-/** A page of a response's own input. @param after the item before its first */
-export function inputItems(id: string, signal: AbortSignal, after?: string) {
-  const rest = after === undefined ? "" : `&after=${after}`;
-  const query = `order=asc&limit=${PAGE_LENGTH}${rest}`;
-  return callJson(`/v1/responses/${encodeURIComponent(id)}/input_items?${query}`, { signal });
+/** The beginning of a response's own input. */
+export function inputItems(id: string, signal: AbortSignal) {
+  return callJson(`/v1/responses/${encodeURIComponent(id)}/input_items?order=asc&limit=${PAGE_LENGTH}`, { signal });
 }
 
 /** A stored response; one that is being stored is waited for. */
@@ -40,7 +41,7 @@ export function runs({ status }: ApiObject) {
 }
 
 /** A response that was read as a whole, as the last event of a stream. */
-export async function* whole(response: ApiObject): AsyncGenerator<Arrival[]> {
+export async function* whole(response: ApiObject): AsyncGenerator<Arrival> {
   const event = { type: "response.completed", response };
-  yield [{ json: JSON.stringify(event), event }];
+  yield { json: JSON.stringify(event), event };
 }

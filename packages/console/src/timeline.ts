@@ -1,6 +1,8 @@
 import { html, nothing, render } from "lit-html";
 import type { EventRecord, RecordedEvent } from "./event-record.ts";
+import { foldedPart } from "./folded-part.ts";
 import { beginning, count, duration, readableJson, size } from "./format.ts";
+import { growingList } from "./growing-list.ts";
 import { LongText } from "./long-text.ts";
 
 /**
@@ -10,8 +12,45 @@ import { LongText } from "./long-text.ts";
 
 type Run = [first: RecordedEvent, ...rest: RecordedEvent[]];
 
+const LINE = "[&>summary]:list-none [&>.inner]:mt-0";
+
 /** Lines that are shown at first and added with each click on "more". */
 const PAGE = 200;
+
+export class Timeline {
+  element = document.createElement("div");
+  #record;
+  #shown = PAGE;
+
+  constructor(record: EventRecord) {
+    this.#record = record;
+    this.draw();
+  }
+
+  /** Shows the present state of the record. */
+  draw() {
+    const { events, dropped } = this.#record;
+    const isTimed = events.some(({ at }) => at !== undefined);
+    const runs = runsOf(events);
+    const left = runs.length - this.#shown;
+    const more = () => {
+      this.#shown += PAGE;
+      this.draw();
+    };
+    render(
+      html`
+        <p class="note">
+          ${count(events.length)} events, ${size(events.reduce((sum, event) => sum + event.size, 0))} of
+          JSON.${isTimed ? " Times are those of their arrival here, after the request was sent." : " The stored log has no times of single events."}
+          ${dropped > 0 ? `${count(dropped)} more are not kept by this page.` : ""}
+        </p>
+        <ol class="timeline">${runs.slice(0, this.#shown).map((run) => html`<li>${runTemplate(run)}</li>`)}</ol>
+        ${left > 0 ? html`<button type="button" @click=${more}>Show ${count(Math.min(PAGE, left))} more</button>` : nothing}
+      `,
+      this.element,
+    );
+  }
+}
 
 function runsOf(events: readonly RecordedEvent[]): Run[] {
   const runs: Run[] = [];
@@ -23,90 +62,35 @@ function runsOf(events: readonly RecordedEvent[]): Run[] {
   return runs;
 }
 
-export class Timeline {
-  element = document.createElement("div");
-  #record: EventRecord;
-  /** The number of lines shown of the list, under undefined, and of each open run, by the number of its first event. */
-  #shown: Map<number | undefined, number> = new Map([[undefined, PAGE]]);
-  /** The open JSON texts, by the event's number. */
-  #json: Map<number, LongText> = new Map();
+function runTemplate(run: Run) {
+  const [first] = run;
+  const last = run.at(-1) ?? first;
+  const { sequence, type, at } = first;
+  if (run.length === 1) return eventTemplate(first, type);
+  const time = at === undefined || last.at === undefined ? "" : `${duration(at)} + ${duration(last.at - at)}`;
+  return lineTemplate(
+    `${sequence}–${last.sequence}`,
+    html`${type} <span class="tag">× ${count(run.length)}</span>`,
+    time,
+    () => growingList(run, PAGE, (event) => eventTemplate(event, deltaOf(event)), "timeline ms-4"),
+  );
+}
 
-  constructor(record: EventRecord) {
-    this.#record = record;
-    this.draw();
-  }
+function eventTemplate({ sequence, at, json }: RecordedEvent, label: unknown) {
+  const text = () =>
+    json === undefined ? "There was no room on this page for this event's JSON." : readableJson(json);
+  return lineTemplate(
+    String(sequence),
+    label,
+    at === undefined ? "" : duration(at),
+    () => new LongText(text(), { fileName: `event-${sequence}.json`, dir: "ltr" }).element,
+  );
+}
 
-  /** Shows the present state of the record. */
-  draw() {
-    const { events, dropped } = this.#record;
-    const isTimed = events.some(({ at }) => at !== undefined);
-    render(
-      html`
-        <p class="note">
-          ${count(events.length)} events, ${size(events.reduce((sum, event) => sum + event.size, 0))} of
-          JSON.${isTimed ? " Times are those of their arrival here, after the request was sent." : " The stored log has no times of single events."}
-          ${dropped > 0 ? `${count(dropped)} more are not kept by this page.` : ""}
-        </p>
-        ${this.#list(undefined, runsOf(events), this.#run)}
-      `,
-      this.element,
-    );
-  }
-
-  /** A list as far as it is shown. @param key under which it is known how far */
-  #list<Item>(key: number | undefined, all: readonly Item[], template: (item: Item) => unknown) {
-    const shown = this.#shown.get(key) ?? PAGE;
-    const more = () => {
-      this.#shown.set(key, shown + PAGE);
-      this.draw();
-    };
-    return html`<ol class="timeline ${key === undefined ? "" : "ms-4"}">${all.slice(0, shown).map(template)}</ol>
-      ${all.length > shown ? html`<button type="button" @click=${more}>Show ${count(Math.min(PAGE, all.length - shown))} more</button>` : nothing}`;
-  }
-
-  /** @param body undefined while the line is closed */
-  #line(sequence: string, label: unknown, time: string, toggle: () => void, body: unknown) {
-    const press = () => {
-      toggle();
-      this.draw();
-    };
-    return html`<li>
-      <button type="button" class="grid min-h-7 w-full grid-cols-[4.4rem_minmax(0,1fr)_auto] justify-start gap-3 border-transparent bg-transparent px-1.5 py-0.5 text-start text-sm hover:bg-sunken" aria-expanded=${body !== undefined} @click=${press}>
-        <span class="time">${sequence}</span>
-        <span class="wrap-anywhere">${label}</span>
-        ${time ? html`<span class="time">${time}</span>` : nothing}
-      </button>
-      ${body ?? nothing}
-    </li>`;
-  }
-
-  #run = (run: Run) => {
-    const [first] = run;
-    const last = run.at(-1) ?? first;
-    const { sequence, type } = first;
-    if (run.length === 1) return this.#event(first, type);
-    const time =
-      first.at === undefined || last.at === undefined ? "" : `${duration(first.at)} + ${duration(last.at - first.at)}`;
-    const isOpen = this.#shown.has(sequence);
-    return this.#line(
-      `${sequence}–${last.sequence}`,
-      html`${type} <span class="tag">× ${count(run.length)}</span>`,
-      time,
-      () => (isOpen ? this.#shown.delete(sequence) : this.#shown.set(sequence, PAGE)),
-      isOpen ? this.#list(sequence, run, (event) => this.#event(event, deltaOf(event))) : undefined,
-    );
-  };
-
-  #event(event: RecordedEvent, label: unknown) {
-    const { sequence, at, json } = event;
-    const open = this.#json.get(sequence);
-    const toggle = () => {
-      if (open) return this.#json.delete(sequence);
-      const text = json === undefined ? "There was no room on this page for this event's JSON." : readableJson(json);
-      return this.#json.set(sequence, new LongText(text, { fileName: `event-${sequence}.json`, dir: "ltr" }));
-    };
-    return this.#line(String(sequence), label, at === undefined ? "" : duration(at), toggle, open?.element);
-  }
+/** @param content of the line when it is open */
+function lineTemplate(sequence: string, label: unknown, time: string, content: () => unknown) {
+  const line = html`<span class="grid min-h-7 [font-weight:400] w-full grid-cols-[4.4rem_minmax(0,1fr)_auto] justify-start gap-3 px-1.5 py-0.5 text-sm hover:bg-sunken"><span class="time">${sequence}</span><span class="wrap-anywhere">${label}</span><span class="time">${time}</span></span>`;
+  return foldedPart(line, content, LINE);
 }
 
 /** The beginning of the text that a delta adds. */

@@ -1,6 +1,7 @@
 import { html, render } from "lit-html";
+import { repeat } from "lit-html/directives/repeat.js";
 import { callJson } from "./api.ts";
-import { type Actions, bodyOfTurn, Chat, continuationOf, repeatable, seenBy, type Turn } from "./chat-model.ts";
+import { bodyOfTurn, Chat, type ChatOnPage, continuationOf, repeatable, seenBy, type Turn } from "./chat-model.ts";
 import { versionMetadata } from "./chat-versions.ts";
 import { messageWithField } from "./dialogs.ts";
 import { draft } from "./draft.ts";
@@ -9,9 +10,8 @@ import type { ApiObject } from "./json.ts";
 import { loadMarkdown } from "./markdown-tokens.ts";
 import { closeConnection } from "./sending.ts";
 import { recall, remember } from "./session.ts";
+import { branchesElement, pairTemplate } from "./side-by-side.ts";
 import { readChat } from "./stored-chat.ts";
-import { branchesElement } from "./tree-compare.ts";
-import { pairElement } from "./turn-pair.ts";
 import { TurnView } from "./turn-view.ts";
 
 /** Turns of the path that are on the page at first, and those that each click adds. */
@@ -42,13 +42,11 @@ export interface Asked {
 }
 
 /** The path of a chat, as turns on the page. */
-export class Transcript {
+export class Transcript implements ChatOnPage {
   element = document.createElement("div");
   chat: Chat;
   #form;
   #views = new Map<string, TurnView>();
-  #pairs = new Map<string, HTMLElement>();
-  #earlier = document.createElement("p");
   #shown = SHOWN;
   #follower: EndFollower | undefined;
   #opening = new AbortController();
@@ -59,11 +57,9 @@ export class Transcript {
   constructor(form: Form) {
     this.#form = form;
     this.element.className = "transcript stack gap-6 empty:hidden";
-    this.#earlier.className = "earlier";
     loadMarkdown().catch(() => {});
     this.chat = new Chat(recall("turns"));
-    const choices = recall("choices");
-    if (choices) this.chat.choices = choices;
+    this.chat.choices = recall("choices") ?? this.chat.choices;
     this.#draw();
   }
 
@@ -143,14 +139,14 @@ export class Transcript {
     const turns = [fields, ...(pair === undefined ? [] : [{ ...fields, model: secondModel }])].map(turnFor);
     for (const turn of turns) {
       this.chat.add(turn);
-      this.#views.set(turn.key, new TurnView(turn, this.#actions));
+      this.#views.set(turn.key, new TurnView(turn, this));
     }
     if (turns[0]) this.chat.choose(turns[0]);
     this.#compared = undefined;
-    this.#changed();
+    this.changed();
     this.toEnd();
     await Promise.all(turns.map((turn) => this.viewOf(turn).send(began)));
-    this.#changed();
+    this.changed();
   }
 
   /** Stops the responses, wherever they run. */
@@ -163,11 +159,10 @@ export class Transcript {
     this.#opening.abort();
     for (const view of this.#views.values()) view.leave();
     this.#views.clear();
-    this.#pairs.clear();
     this.#shown = SHOWN;
     this.#compared = undefined;
     this.chat = new Chat();
-    this.#changed();
+    this.changed();
   }
 
   /**
@@ -186,16 +181,16 @@ export class Transcript {
     this.chat = chat;
     const at = this.chat.ofResponse(id);
     if (at) this.chat.choose(at, isEnd);
-    this.#changed();
+    this.changed();
     this.toEnd();
   }
 
-  /** Shows the path through a turn. */
   show(turn: Turn, isEnd = false) {
     this.chat.choose(turn, isEnd);
     this.#compared = undefined;
-    this.#changed();
+    this.changed();
     this.viewOf(turn).element.scrollIntoView({ block: "nearest" });
+    if (isEnd) this.#form.focus();
   }
 
   /** Puts two branches side by side, in the place of the path. The turns at their ends, or the ids of their responses. */
@@ -230,13 +225,14 @@ export class Transcript {
   viewOf = (turn: Turn): TurnView => {
     const known = this.#views.get(turn.key);
     if (known) return known;
-    const view = new TurnView(turn, this.#actions);
+    const view = new TurnView(turn, this);
     this.#views.set(turn.key, view);
     view.restored = view.restore().then(() => this.#draw());
     return view;
   };
 
-  #changed = () => {
+  /** Keeps the chat, and draws it and what is around it. */
+  changed = () => {
     this.#remember();
     this.#draw();
     this.#form.changed();
@@ -256,39 +252,31 @@ export class Transcript {
     if (!remember("turns", turns)) remember("turns", turns.slice(-1));
   }
 
-  #actions: Actions = {
-    changed: () => this.#changed(),
-    again: (turn, text) => {
-      const { fields = {} } = this.viewOf(turn);
-      const parent = turn.parent === undefined ? undefined : this.chat.get(turn.parent);
-      // An edited question is asked with the form as it is now.
-      const isEdited = text !== undefined;
-      try {
-        const asked = isEdited ? this.#form.fields() : fields;
-        const own = parent ? asked : { ...asked, metadata: { ...asked.metadata, ...versionMetadata(this.chat) } };
-        const items = isEdited ? withText(turn.items ?? [], text) : (turn.items ?? []);
-        void this.ask({ items, text: text ?? turn.text, fields: own, parent });
-      } catch (error) {
-        turn.note = messageWithField(error);
-        this.#draw();
-      }
-    },
-    goOn: (turn, items, text) => void this.ask({ items, text, fields: this.viewOf(turn).fields ?? {}, parent: turn }),
-    fork: (turn, at, output) => void this.#fork(turn, at, output),
-    choose: (turn, isEnd) => {
-      this.show(turn, isEnd);
-      if (isEnd) this.#form.focus();
-    },
-    siblings: (turn) => this.chat.siblingsOf(turn),
-    continuations: (turn) => this.chat.childrenOf(turn).length,
-    bodyOf: (turn) => {
-      const parent = turn.parent === undefined ? undefined : this.chat.get(turn.parent);
-      return this.bodyAfter(parent, this.viewOf(turn).fields ?? {}, turn.items ?? []);
-    },
-  };
+  again(turn: Turn, text?: string) {
+    const { fields = {} } = this.viewOf(turn);
+    const parent = this.chat.parentOf(turn);
+    // An edited question is asked with the form as it is now.
+    const isEdited = text !== undefined;
+    try {
+      const asked = isEdited ? this.#form.fields() : fields;
+      const own = parent ? asked : { ...asked, metadata: { ...asked.metadata, ...versionMetadata(this.chat) } };
+      const items = isEdited ? withText(turn.items ?? [], text) : (turn.items ?? []);
+      void this.ask({ items, text: text ?? turn.text, fields: own, parent });
+    } catch (error) {
+      turn.note = messageWithField(error);
+      this.#draw();
+    }
+  }
 
-  /** Begins a branch, which the page shows beside its turn while it arrives. */
-  async #fork(turn: Turn, at: string, output: string) {
+  goOn(turn: Turn, items: ApiObject[], text: string) {
+    void this.ask({ items, text, fields: this.viewOf(turn).fields ?? {}, parent: turn });
+  }
+
+  bodyOf(turn: Turn): ApiObject {
+    return this.bodyAfter(this.chat.parentOf(turn), this.viewOf(turn).fields ?? {}, turn.items ?? []);
+  }
+
+  async fork(turn: Turn, at: string, output: string) {
     try {
       const path = `/v1/responses/${encodeURIComponent(turn.id ?? "")}/fork`;
       const { id } = await callJson(path, { method: "POST", body: { at, output, background: true } });
@@ -302,7 +290,7 @@ export class Transcript {
       };
       this.chat.add(branch);
       this.chat.choose(branch);
-      this.#changed();
+      this.changed();
     } catch (error) {
       turn.note = messageWithField(error);
       this.#draw();
@@ -313,54 +301,43 @@ export class Transcript {
   #draw() {
     const path = this.chat.path();
     const first = Math.max(0, path.length - this.#shown);
-    const shown = path.slice(first).map((turn) => this.viewOf(turn));
-    let elements: HTMLElement[] = shown.map((view) => view.element);
-    this.#joinOutputs(shown);
+    const shown = path.slice(first).map(this.viewOf);
+    drawJoined(shown);
+    let parts = shown.map(({ turn, element }): [key: string, content: unknown] => [turn.key, element]);
     const last = path.at(-1);
-    if (last?.pair !== undefined) elements.splice(-1, 1, this.#pairElement(last.pair, last));
-    if (first > 0) elements.unshift(this.#earlier);
+    const pair = last?.pair === undefined ? [] : this.chat.siblingsOf(last).filter((turn) => turn.pair === last.pair);
+    const [one, other] = pair.map(this.viewOf);
+    if (last?.pair && one && other)
+      parts.splice(-1, 1, [last.pair, pairTemplate([one, other], last, (turn) => this.show(turn))]);
+    if (first > 0) parts.unshift(["earlier", this.#earlierTemplate(first)]);
     if (this.#compared) {
-      elements = [this.#compared.element];
-      for (const branch of this.#compared.paths) this.#joinOutputs(branch.map(this.viewOf));
+      for (const branch of this.#compared.paths) drawJoined(branch.map(this.viewOf));
+      parts = [["compared", this.#compared.element]];
     }
     render(
-      html`<button type="button" class="plain" @click=${() => this.#showMore()}>Show ${Math.min(SHOWN, first)} earlier of ${first} turns</button>`,
-      this.#earlier,
+      repeat(
+        parts,
+        ([key]) => key,
+        ([, content]) => content,
+      ),
+      this.element,
     );
-    const { children } = this.element;
-    let same = 0;
-    while (same < elements.length && children[same] === elements[same]) same += 1;
-    while (children.length > same) children[same]?.remove();
-    this.element.append(...elements.slice(same));
-    for (const view of shown) view.placed();
   }
 
-  /** Puts outputs into the cards of their calls. The others stand at the beginning of their turn. */
-  #joinOutputs(shown: readonly TurnView[]) {
-    shown[0]?.showInput(shown[0].turn.items ?? []);
-    for (const [index, view] of shown.entries()) {
-      const next = shown[index + 1];
-      const { items = [] } = next?.turn ?? {};
-      const rest = view.showOutputs(items.filter(isAnswer));
-      next?.showInput(items.filter((item) => !isAnswer(item) || rest.includes(item)));
-    }
+  #earlierTemplate(first: number) {
+    const showMore = () => {
+      this.#shown += SHOWN;
+      this.#draw();
+    };
+    return html`<p class="earlier"><button type="button" class="plain" @click=${showMore}>Show ${Math.min(SHOWN, first)} earlier of ${first} turns</button></p>`;
   }
+}
 
-  #showMore() {
-    this.#shown += SHOWN;
-    this.#draw();
-  }
-
-  #pairElement(pair: string, { parent }: Turn): HTMLElement {
-    const turns = [...this.chat.turns].filter((turn) => turn.pair === pair && turn.parent === parent);
-    const [one, other] = turns.map((turn) => this.viewOf(turn));
-    if (!one || !other) return one?.element ?? this.element;
-    const known = this.#pairs.get(pair);
-    if (known) return known;
-    const element = pairElement(one, other, (view) => this.#actions.choose(view.turn));
-    this.#pairs.set(pair, element);
-    return element;
-  }
+/** Draws turns that follow each other, with outputs in the cards of their calls. The others stand at the beginning of their turn. */
+function drawJoined(shown: readonly TurnView[]) {
+  let joined: ApiObject[] = [];
+  for (const [index, view] of shown.entries())
+    joined = view.draw(joined, shown[index + 1]?.turn.items?.filter(isAnswer) ?? []);
 }
 
 /** Tells whether an input item answers a call. */

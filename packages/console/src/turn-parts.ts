@@ -1,10 +1,11 @@
 import { html, nothing } from "lit-html";
-import { type Actions, seenBy, type Turn } from "./chat-model.ts";
+import { type ChatOnPage, seenBy, type Turn } from "./chat-model.ts";
 import { count, duration } from "./format.ts";
 import { iconButton } from "./icons.ts";
 import type { ApiObject } from "./json.ts";
 import type { Connection } from "./sending.ts";
 import { saysNothing } from "./stored-response.ts";
+import type { Timing } from "./timing.ts";
 
 /** Parts of a turn on the page. */
 
@@ -79,15 +80,15 @@ export function noticesTemplate(
  * @param hasText whether the answer has text
  * @param drop takes the turn out of the chat, or back into it
  */
-export function seenTemplate(turn: Turn, hasText: boolean, actions: Actions, drop: () => void) {
+export function seenTemplate(turn: Turn, hasText: boolean, transcript: ChatOnPage, drop: () => void) {
   const seen = seenBy(turn);
   if (turn.status === "completed" && seen !== "nothing") return nothing;
   const words =
     seen === "nothing"
       ? "The model will not see this turn: your next message takes its place."
       : `The model will see the question and ${hasText ? "the answer as far as it is here" : "no answer"}.`;
-  const isLast = actions.continuations(turn) === 0;
-  const goOn = () => actions.goOn(turn, [{ type: "message", role: "user", content: "Continue." }], "Continue.");
+  const isLast = transcript.chat.childrenOf(turn).length === 0;
+  const goOn = () => transcript.goOn(turn, [{ type: "message", role: "user", content: "Continue." }], "Continue.");
   return html`<div class="buttons">
     <p class="note">${words}</p>
     ${
@@ -95,7 +96,7 @@ export function seenTemplate(turn: Turn, hasText: boolean, actions: Actions, dro
         ? html`<div class="buttons">
             ${seen === "nothing" ? nothing : html`<button type="button" @click=${goOn}>Continue</button>`}
             ${seen !== "nothing" || turn.isDropped ? html`<button type="button" @click=${drop}>${turn.isDropped ? "Take back" : "Drop"}</button>` : nothing}
-            <button type="button" @click=${() => actions.again(turn)}>Ask again</button>
+            <button type="button" @click=${() => transcript.again(turn)}>Ask again</button>
           </div>`
         : nothing
     }
@@ -103,13 +104,13 @@ export function seenTemplate(turn: Turn, hasText: boolean, actions: Actions, dro
 }
 
 /** The turns that were put in the place of a turn, and it. */
-export function siblingsTemplate(turn: Turn, actions: Actions) {
-  const siblings = actions.siblings(turn);
+export function siblingsTemplate(turn: Turn, transcript: ChatOnPage) {
+  const siblings = transcript.chat.siblingsOf(turn);
   if (siblings.length < 2) return nothing;
   const at = siblings.indexOf(turn);
   const show = (step: number) => {
     const next = siblings[at + step];
-    if (next) actions.choose(next);
+    if (next) transcript.show(next);
   };
   return html`<span class="inline-flex items-center text-sm" role="group" aria-label="Versions of this turn">
     ${iconButton("previous", "Previous version", () => show(-1), { isDisabled: at === 0 })}
@@ -121,25 +122,17 @@ export function siblingsTemplate(turn: Turn, actions: Actions) {
 /** A shorter wait for the conversation's earlier turn is not told. Milliseconds. */
 const TOLD_WAIT_MS = 300;
 
-/** When the parts of a response came, in milliseconds since its request; 0 if they have not. */
-export interface Times {
-  first: number;
-  token: number;
-  end: number;
-}
-
-export function figuresTemplate(response: ApiObject | undefined, { first, token, end }: Times) {
-  const usage = response?.usage;
-  const seconds = (end - token) / 1_000;
-  const speed =
-    usage && token > 0 && seconds > 0.05 ? `${(usage.output_tokens / seconds).toFixed(0)} tokens/s` : undefined;
-  const waited = response?.timing?.waited_ms ?? 0;
+export function figuresTemplate(response: ApiObject | undefined) {
+  const { usage, timing } = response ?? {};
+  const { waited_ms: waited = 0, settled_ms: settled, rounds = [] }: Partial<Timing> = timing ?? {};
+  const token = rounds.find(({ first_token_ms: first }) => first !== null)?.first_token_ms;
+  const seconds = ((settled ?? 0) - (token ?? 0)) / 1_000;
   const parts = [
     waited >= TOLD_WAIT_MS && `waited ${duration(waited)} for the turn before`,
     usage && `${count(usage.input_tokens)} + ${count(usage.output_tokens)} tokens`,
-    first > 0 && token > 0 && `first token after ${duration(token)}`,
-    end > 0 && `${duration(end)} in all`,
-    speed,
+    token && `first token after ${duration(token)}`,
+    settled && `${duration(settled)} in all`,
+    usage && token && seconds > 0.05 && `${(usage.output_tokens / seconds).toFixed(0)} tokens/s`,
   ].filter(Boolean);
   return html`<span class="note figures-line cut mx-1 max-sm:hidden">${parts.join(" · ")}</span>`;
 }

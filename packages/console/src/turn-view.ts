@@ -2,19 +2,19 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.ts";
 import { Answer } from "./answer.ts";
 import { ApiFault } from "./api.ts";
+import type { Arrival } from "./arrivals.ts";
 import { callsTemplate, otherOutputTemplate } from "./call-form.ts";
-import { type Actions, fieldsOf, seenBy, type Turn } from "./chat-model.ts";
+import { type ChatOnPage, fieldsOf, seenBy, type Turn } from "./chat-model.ts";
 import { withLocalFiles } from "./code-samples.ts";
 import { codeView } from "./code-view.ts";
 import { messageWithField } from "./dialogs.ts";
-import type { Arrival } from "./event-batches.ts";
 import { EventRecord, keepRecord } from "./event-record.ts";
 import { iconButton, iconLink } from "./icons.ts";
-import { ItemView, statusTag } from "./item-view.ts";
+import { type ItemView, inputElement, statusTag } from "./item-view.ts";
 import type { ApiObject, Parsed } from "./json.ts";
 import { copyText } from "./save.ts";
 import { type Connection, cancel, follow, send } from "./sending.ts";
-import { inputItems, retrieve, runs, whole } from "./stored-response.ts";
+import { inputItems, retrieve, runs, textOf, whole } from "./stored-response.ts";
 import {
   connectionInWords,
   connectionTemplate,
@@ -43,14 +43,15 @@ export class TurnView {
   #answer = new Answer();
   #record = new EventRecord();
   #abort = new AbortController();
-  #actions;
+  #transcript;
   /** The number of the last event. */
   #last = -1;
   #isStopping = false;
   #began = () => {};
-  #times = { start: performance.now(), first: 0, token: 0, end: 0 };
-  #input = document.createElement("div");
-  #shownInput: readonly ApiObject[] = [];
+  #start = performance.now();
+  #inputs = new WeakMap<ApiObject, ItemView>();
+  /** Items of its input that are in the cards of the turn before. */
+  #joined: readonly ApiObject[] = [];
   /** Settles when a turn of the store has been read. */
   restored: Promise<void> = Promise.resolve();
   #hasMoreInput = false;
@@ -61,47 +62,39 @@ export class TurnView {
   #connection: Connection | undefined;
   #silence: ReturnType<typeof setTimeout> | undefined;
   #isSilent = false;
-  /** Its place in the chat, as it was drawn. */
-  #place = "";
-  /** Outputs and decisions that the next turn gives to the calls of this one. */
+  /** True if the next turn answers the calls of this one. */
   #isAnswered = false;
 
-  constructor(turn: Turn, actions: Actions) {
+  constructor(turn: Turn, transcript: ChatOnPage) {
     this.turn = turn;
-    this.#actions = actions;
+    this.#transcript = transcript;
     this.#code = codeView("As code", () => ({
-      body: withLocalFiles(this.#actions.bodyOf(this.turn)),
+      body: withLocalFiles(this.#transcript.bodyOf(this.turn)),
       transport: this.turn.transport,
     }));
-    this.#input.className = "answer stack gap-3";
     this.element.className = "turn stack gap-3";
-    this.showInput(turn.items ?? []);
   }
 
-  /** Puts input items on the page: those that no card of an earlier turn shows. */
-  showInput(items: readonly ApiObject[]) {
-    if (items.length === this.#shownInput.length && items.every((item, index) => item === this.#shownInput[index]))
-      return;
-    this.#shownInput = items;
-    const views = items.map((item) => new ItemView(item).element);
-    // A long question scrolls within its own box, also with a keyboard.
-    for (const view of views) {
-      const text = view.textContent ?? "";
-      if (text.length > 300 || text.split("\n").length > 6) view.tabIndex = 0;
-    }
-    this.#input.replaceChildren(...views);
+  /**
+   * Draws the turn in its place in the chat.
+   * @param joined items of its input that are in the cards of the turn before
+   * @param outputs items of the next turn that answer calls
+   * @returns those that are in the cards of this turn
+   */
+  draw(joined: readonly ApiObject[], outputs: readonly ApiObject[]): ApiObject[] {
+    const shown = this.#answer.showOutputs(outputs);
+    this.#joined = joined;
+    this.#isAnswered = shown.length > 0;
     this.#draw();
+    return shown;
   }
 
-  /** Shows what the next turn says about the calls of this one. Gives the items that this turn has no card for. */
-  showOutputs(items: readonly ApiObject[]): ApiObject[] {
-    const rest = this.#answer.showOutputs(items);
-    const isAnswered = rest.length < items.length;
-    if (isAnswered !== this.#isAnswered) {
-      this.#isAnswered = isAnswered;
-      this.#draw();
-    }
-    return rest;
+  #inputOf(item: ApiObject) {
+    const element = inputElement(item, this.#inputs);
+    // A long question scrolls within its own box, also with a keyboard.
+    const text = element.textContent ?? "";
+    if (text.length > 300 || text.split("\n").length > 6) element.tabIndex = 0;
+    return element;
   }
 
   get isOpen() {
@@ -119,8 +112,7 @@ export class TurnView {
 
   /** The text of the answer that has come. */
   get answerText() {
-    const parts = this.output.flatMap(({ type, content }) => (type === "message" ? (content ?? []) : []));
-    return parts.map((part) => part.text ?? part.refusal ?? "").join("\n\n");
+    return textOf(this.output);
   }
 
   /**
@@ -130,7 +122,7 @@ export class TurnView {
   async send(began = () => {}) {
     this.#began = began;
     const { transport } = this.turn;
-    const asked = this.#actions.bodyOf(this.turn);
+    const asked = this.#transcript.bodyOf(this.turn);
     const body = { ...asked, include: [...(asked.include ?? []), "timing"] };
     await this.#take(send(body, transport, this.#abort.signal, this.#told), true);
   }
@@ -163,7 +155,7 @@ export class TurnView {
     const { data, has_more: hasMore } = await inputItems(id, this.#abort.signal);
     this.turn.items = data;
     this.#hasMoreInput = hasMore;
-    this.#actions.changed();
+    this.#transcript.changed();
   }
 
   /** Stops the response, wherever it runs. The turn ends when the server has said how the response stands. */
@@ -197,16 +189,6 @@ export class TurnView {
     void this.#take(follow(id, this.#abort.signal, this.#last, this.#told), false);
   }
 
-  /** Draws the turn again if its place in the chat has changed. */
-  placed() {
-    const { siblings, continuations } = this.#actions;
-    const versions = siblings(this.turn);
-    const place = [versions.indexOf(this.turn), versions.length, continuations(this.turn), this.turn.note].join();
-    if (place === this.#place) return;
-    this.#place = place;
-    this.#draw();
-  }
-
   async #cancel(id: string) {
     try {
       const response = await cancel(id);
@@ -225,16 +207,15 @@ export class TurnView {
   };
 
   /** @param isTimed true if the time of arrival is the time at which an event was made */
-  async #take(batches: AsyncGenerator<Arrival[]>, isTimed: boolean) {
+  async #take(arrivals: AsyncGenerator<Arrival>, isTimed: boolean) {
     this.turn.fault = undefined;
     const { signal } = this.#abort;
     this.#listen();
     this.#draw();
     try {
-      for await (const batch of batches) {
-        const at = performance.now() - this.#times.start;
+      for await (const { json, event } of arrivals) {
         this.#listen();
-        for (const { json, event } of batch) this.#event(json, event, isTimed ? at : undefined);
+        this.#event(json, event, isTimed ? performance.now() - this.#start : undefined);
       }
       this.#finished();
     } catch (error) {
@@ -263,11 +244,6 @@ export class TurnView {
   #event(json: string, event: ApiObject, at: number | undefined) {
     this.#record.add(json, event as Parsed, at);
     this.#last = event.sequence_number ?? this.#last;
-    if (at !== undefined) {
-      this.#times.first ||= at;
-      if (typeof event.delta === "string") this.#times.token ||= at;
-      this.#times.end = at;
-    }
     this.#answer.apply(event);
     if (!event.response) return;
     this.turn.status = event.response.status;
@@ -275,7 +251,7 @@ export class TurnView {
       this.turn.id = event.response.id;
       keepRecord(event.response.id, this.#record);
       this.#began();
-      this.#actions.changed();
+      this.#transcript.changed();
       if (this.#isStopping && this.turn.transport === "background") void this.#cancel(event.response.id);
     }
     this.#draw();
@@ -297,7 +273,7 @@ export class TurnView {
     this.turn.isOpen = false;
     this.turn.note = note;
     this.#isStopping = false;
-    this.#actions.changed();
+    this.#transcript.changed();
     this.#draw();
   }
 
@@ -318,19 +294,20 @@ export class TurnView {
 
   #draw() {
     const { isOpen, pair } = this.turn;
-    const { response } = this.#answer;
+    const { response } = this;
+    const input = (this.turn.items ?? []).filter((item) => !this.#joined.includes(item));
     this.element.classList.toggle("unseen-turn", !isOpen && seenBy(this.turn) === "nothing");
     render(
       html`
         <h2 class=${pair === undefined ? "unseen" : "text-sm wrap-anywhere"}>${pair === undefined ? "Turn" : this.turn.model}</h2>
-        ${this.#edited === undefined ? this.#input : this.#editTemplate(this.#edited)}
+        ${this.#edited === undefined ? html`<div class="answer stack gap-3">${input.map((item) => this.#inputOf(item))}</div>` : this.#editTemplate(this.#edited)}
         ${this.#hasMoreInput ? html`<p class="note">The input has more items: <a href="#/responses/${this.turn.id}">all of it</a>.</p>` : nothing}
         ${this.#answer.element}
         ${noticesTemplate(this.turn, response, () => this.followAgain())}
         ${connectionTemplate(this.#connection, isOpen, this.#isSilent)}
         ${isOpen ? nothing : this.#seenTemplate()}
-        ${isOpen || this.#isAnswered ? nothing : callsTemplate(this.output, response, (items, text) => this.#actions.goOn(this.turn, items, text))}
-        ${isOpen || !this.turn.isStored || pair !== undefined ? nothing : otherOutputTemplate([...(this.turn.items ?? []), ...this.output], (at, output) => this.#actions.fork(this.turn, at, output))}
+        ${isOpen || this.#isAnswered ? nothing : callsTemplate(this.output, response, (items, text) => this.#transcript.goOn(this.turn, items, text))}
+        ${isOpen || !this.turn.isStored || pair !== undefined ? nothing : otherOutputTemplate([...(this.turn.items ?? []), ...this.output], (at, output) => this.#transcript.fork(this.turn, at, output))}
         ${this.#footer()}
         ${this.#isCodeShown ? this.#code.element : nothing}
       `,
@@ -340,9 +317,9 @@ export class TurnView {
 
   #seenTemplate() {
     if (seenBy(this.turn) === "id" && this.response === undefined) return nothing;
-    return seenTemplate(this.turn, this.answerText.trim() !== "", this.#actions, () => {
+    return seenTemplate(this.turn, this.answerText.trim() !== "", this.#transcript, () => {
       this.turn.isDropped = !this.turn.isDropped;
-      this.#actions.changed();
+      this.#transcript.changed();
       this.#draw();
     });
   }
@@ -351,7 +328,7 @@ export class TurnView {
     const close = (edited?: string) => {
       this.#edited = undefined;
       this.#draw();
-      if (edited !== undefined) this.#actions.again(this.turn, edited);
+      if (edited !== undefined) this.#transcript.again(this.turn, edited);
     };
     return editForm(this.turn.key, text, close);
   }
@@ -374,14 +351,14 @@ export class TurnView {
           ? html`<span class="tag busy mx-1"><span class="motion-safe:animate-pulse" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : status.replaceAll("_", " ")}</span>`
           : statusTag(this.response?.status)
       }
-      ${siblingsTemplate(turn, this.#actions)}
+      ${siblingsTemplate(turn, this.#transcript)}
       ${isOpen || this.answerText === "" ? nothing : iconButton("copy", "Copy answer", (event) => void copyText(this.answerText, event))}
       ${canRepeat && isQuestion && pair === undefined ? iconButton("edit", "Edit", () => this.#edit()) : nothing}
-      ${canRepeat ? iconButton("again", "Regenerate", () => this.#actions.again(turn)) : nothing}
-      ${id === undefined || isOpen || !isStored || this.#actions.continuations(turn) === 0 ? nothing : iconButton("branch", "Branch from here", () => this.#actions.choose(turn, true))}
+      ${canRepeat ? iconButton("again", "Regenerate", () => this.#transcript.again(turn)) : nothing}
+      ${id === undefined || isOpen || !isStored || this.#transcript.chat.childrenOf(turn).length === 0 ? nothing : iconButton("branch", "Branch from here", () => this.#transcript.show(turn, true))}
       ${id === undefined ? nothing : iconLink("details", "Details", `#/responses/${id}`)}
       ${canRepeat ? iconButton("code", "As code", () => this.#toggleCode(), { isOn: this.#isCodeShown }) : nothing}
-      ${isOpen ? nothing : figuresTemplate(this.response, this.#times)}
+      ${isOpen ? nothing : figuresTemplate(this.response)}
     </footer>`;
   }
 
