@@ -378,6 +378,11 @@ describe("a run whose process dies in the middle of a bound answer", () => {
     const open = '<tool_call>\n{"name": "f", "arguments": {"city": "R';
     expect(second.prompt.messages.at(-1)).toEqual({ role: "assistant", content: open });
     second.say("ome").say('"}').finish();
+    // The model may make more calls, and makes none.
+    const third = await generation(3);
+    expect(third.prompt).toMatchObject({ continue_final_message: true, tool_choice: "auto" });
+    expect(third.prompt.messages.at(-1)).toEqual({ role: "assistant", content: `${open}ome"}}\n</tool_call>` });
+    third.finish();
     const response = await run.ended();
     expect(response).toMatchObject({
       status: "completed",
