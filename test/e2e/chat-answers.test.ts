@@ -31,8 +31,8 @@ function create(fields: Partial<ResponseCreateParamsNonStreaming> = {}): Promise
 }
 
 /** A stream's events and its last response. */
-async function streamed(fields: object = {}) {
-  const answer = await gateway.post({ model: MODEL, input: "What time is it?", stream: true, ...fields });
+async function streamed(fields: object = {}, at = gateway) {
+  const answer = await at.post({ model: MODEL, input: "What time is it?", stream: true, ...fields });
   const read = await readStream(answer);
   return { ...read, response: read.events.at(-1)?.response as unknown as Response };
 }
@@ -609,6 +609,13 @@ describe("the rest of an open message", () => {
 });
 
 describe("a model server that dies among parallel calls", () => {
+  /** A gateway whose model has not left a format yet: its calls are shown while they come. */
+  let fresh: ScriptedGateway;
+  beforeAll(async () => {
+    fresh = await startScripted();
+  });
+  afterAll(() => fresh.close());
+
   const utc = call(0, "get_time", '{"zone": "UTC"}');
   const died = fault(500, "EngineCore encountered an issue.");
   const markup = (json: string) => `<tool_call>\n{"name": "get_time", "arguments": ${json}`;
@@ -617,12 +624,12 @@ describe("a model server that dies among parallel calls", () => {
   /** Streams the answers one after another. Gives the response's output, and the open messages of the prompts after the first. */
   async function outputOf(...answers: { events: Iterable<object> | AsyncIterable<object> }[]) {
     const generations: Asked[] = [];
-    gateway.replies((body) => {
+    fresh.replies((body) => {
       if (body.stream !== true) return { status: 404, body: {} };
       generations.push(body);
       return answers[generations.length - 1] ?? { status: 400, body: fault(400, "The prompt is too long.") };
     });
-    const { response } = await streamed({ tools: [{ ...getTime, strict: true }] });
+    const { response } = await streamed({ tools: [{ ...getTime, strict: true }] }, fresh);
     expect(response).toMatchObject({ status: "completed", error: null });
     const output = response.output.map((item) =>
       item.type === "function_call" ? item.arguments : `${item.type} ${"status" in item && item.status}`,
