@@ -54,8 +54,8 @@ function processOf(served: Served, worker: number): number | undefined {
   return workerdsOf(served).find((pid) => {
     const config = commandOf(pid)
       .split("\0")
-      .find((argument) => argument.endsWith(".capnp"));
-    return config && textIfThere(config).includes(`text = "${worker}/${WORKERS}"`);
+      .find((argument) => argument.endsWith(".config"));
+    return config && textIfThere(config).includes(`\0${worker}/${WORKERS}\0`);
   });
 }
 
