@@ -16,6 +16,7 @@ import { ADMIN_KEY, call, makeKey, newTenant } from "../e2e/key-support.ts";
 import { cleanUp, commandOf, newFolder, type Served, start, textIfThere, workerdsOf } from "../e2e/serve-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { fetchAnew } from "../workerd/tools.ts";
+import { BOUND_INPUT, BOUND_REQUESTS, boundTextOf } from "./bound-answers.ts";
 import { beginLoad } from "./hand-over-load.ts";
 import { create, hasEnded, type Reader, resume, streamOf } from "./reader.ts";
 
@@ -257,6 +258,30 @@ describe("workers", () => {
       expect(await replayOf(rebuilt.id)).toBe(first);
       const branch = (await (await post(reader.id, "fork", { at: 20 })).json()) as Told;
       expect(textOf(branch)).toBe(textOf(rebuilt));
+    }
+  });
+
+  it("complete bound answers and calls within their formats when one of them dies, without a byte lost or repeated", async () => {
+    const { url } = served;
+    const runs = BOUND_REQUESTS.map((request) => ({ request, reader: { id: "", text: "" } }));
+    let reading = runs.map(({ request, reader }) =>
+      create(url, reader, { ...request.body, model: `${request.model}?letters=1&tps=30`, input: BOUND_INPUT }),
+    );
+    await eventually(() => runs.every(({ reader }) => reader.text.includes(".delta")));
+    const readOn = async () => {
+      await Promise.all(reading);
+      const open = runs.filter(({ reader }) => !hasEnded(reader));
+      reading = open.map(({ reader }) => resume(url, reader));
+      return open.length === 0;
+    };
+    kill(served, 0);
+    await eventually(readOn);
+    for (const { request, reader } of runs) {
+      const replay = { id: reader.id, text: "" };
+      await resume(url, replay);
+      expect(reader.text).toBe(replay.text);
+      const text = boundTextOf(reader.text, request, true);
+      expect([request.kind, text, request.isValid(text)]).toEqual([request.kind, text, true]);
     }
   });
 

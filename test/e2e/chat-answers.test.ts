@@ -683,6 +683,40 @@ describe("a model server that dies among parallel calls", () => {
   });
 });
 
+describe("a model server that continues no text, and dies in the middle of a format", () => {
+  let ollama: ScriptedGateway;
+  beforeAll(async () => {
+    ollama = await startScripted({ UPSTREAM_DIALECT: "ollama" });
+  });
+  afterAll(() => ollama.close());
+
+  const cutAfter = (deltas: object[]) => {
+    const events = stream(deltas, "stop").events as object[];
+    return { events: events.slice(0, -2), breaksOff: true };
+  };
+  const notesIn = ({ asked }: ScriptedGateway) => asked.slice(1).map((body) => messagesOf(body).at(-1));
+
+  it.each([
+    ["the rest", '"x"}'],
+    ["all of it again", '{"t":"x"}'],
+  ])("is asked for the rest, and may write %s", async (_, written) => {
+    ollama.replies(cutAfter([{ content: '{"t":' }]), stream([{ content: written }], "stop"));
+    const { response } = await streamed({ text }, ollama);
+    expect(response).toMatchObject({ status: "completed", output: [{ content: [{ text: '{"t":"x"}' }] }] });
+    expect(notesIn(ollama)).toEqual([{ role: "user", content: expect.stringContaining('{"t":') }]);
+  });
+
+  it("fails where the model never completes it, and keeps what was shown", async () => {
+    ollama.replies(cutAfter([{ content: '{"t":' }]), stream([{ content: "Sorry." }], "stop"));
+    const { response } = await streamed({ text }, ollama);
+    expect(response).toMatchObject({
+      status: "failed",
+      error: { message: expect.stringContaining("did not complete it within its format") },
+      output: [{ status: "incomplete", content: [{ text: '{"t":' }] }],
+    });
+  });
+});
+
 describe("usage", () => {
   it("counts no reasoning in the rest of an open message, and the tokens written into the cache", async () => {
     const usage = {

@@ -8,8 +8,10 @@ import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 
 /** A Worker in front of a server that repeats recorded output of vLLM. */
 
-/** One answer of the model server: the events of a stream, or a status with a body. */
-export type Reply = { events: Iterable<object> | AsyncIterable<object> } | { status: number; body: object };
+/** One answer of the model server: the events of a stream, which may break off after them, or a status with a body. */
+export type Reply =
+  | { events: Iterable<object> | AsyncIterable<object>; breaksOff?: boolean }
+  | { status: number; body: object };
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as vLLM gets them, of which each test looks at something else.
 export type Asked = Record<string, any>;
@@ -107,7 +109,8 @@ async function answer(request: IncomingMessage, response: ServerResponse, reply:
   }
   response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8" });
   for await (const event of said.events) response.write(`data: ${JSON.stringify(event)}\n\n`);
-  response.end("data: [DONE]\n\n");
+  if (said.breaksOff) response.socket?.destroySoon();
+  else response.end("data: [DONE]\n\n");
 }
 
 export const MODEL = "scripted";

@@ -24,16 +24,18 @@ type Ask = (prompt: Prompt, asked: Asked) => Promise<AsyncIterable<ModelDelta[]>
 type AskForCalls = (prompt: Prompt) => Promise<AsyncIterable<ModelDelta[]>>;
 
 /**
- * Asks for the rest of what `prompt` has begun, and for more calls after a call. Resolves once the server has accepted
- * the prompt. The answer throws 502 `cannot_continue` when the model has left the format too often.
+ * Asks for the rest of what `prompt` has begun, and for more calls after a call. `takesGrammar`: its server takes grammars; what any
+ * other one writes is checked as a whole. Resolves once the server has accepted the prompt. The answer throws 502 `cannot_continue`
+ * when the model has left the format too often.
  */
 export async function answerRest(
   prompt: Prompt,
+  takesGrammar: boolean,
   ask: Ask,
   askForCalls: AskForCalls,
 ): Promise<AsyncIterable<ModelDelta[]>> {
   const { begun } = prompt as { begun: Begun };
-  const first = new Rest(prompt, begun, true);
+  const first = new Rest(prompt, begun, takesGrammar);
   try {
     return allRests(first, await first.ask(ask), ask, askForCalls);
   } catch (error) {

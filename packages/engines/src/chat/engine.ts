@@ -141,7 +141,7 @@ export class ChatEngine implements Engine {
     if (dialect.window) await this.#checkLimit(prompt, signal);
     if (prompt.begun && !isAfterCalls(prompt)) {
       const ask = (given: Prompt, asking: Asked) => this.#answer(given, asking, signal);
-      return answerRest(prompt, ask, (given) => this.#begin(given, signal));
+      return answerRest(prompt, dialect.grammar !== undefined, ask, (given) => this.#begin(given, signal));
     }
     const { text, structured_outputs: outputs } = prompt.request;
     const format = text?.format || outputs ? answerFormat(prompt.request) : undefined;
