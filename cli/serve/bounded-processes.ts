@@ -66,7 +66,6 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
   #bundle = "";
   /** The file with the configuration for that bundle, once a process has needed it. */
   #config: Promise<string> | undefined;
-  #configs = 0;
   #idle: NodeJS.Timeout | undefined;
   #isStopping = false;
 
@@ -161,8 +160,7 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
     this.#started += 1;
     const path = join(this.#folder.path, `bounded-${this.#started}`);
     const config = `${path}.config`;
-    this.#config ??= this.#encode();
-    linkSync(await this.#config, config);
+    linkSync(await this.#encoded(), config);
     const bounded = await startProcess(config, `${path}.socket`, this.#log);
     this.#all.add(bounded);
     const forget = () => {
@@ -174,17 +172,17 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
     return bounded;
   }
 
-  /** Encodes the configuration, which takes as long as the start of a process. */
-  async #encode(): Promise<string> {
-    this.#configs += 1;
-    const file = join(this.#folder.path, `config-${this.#configs}`);
-    try {
-      await encodeConfig(boundedConfig(this.#bundle), file, this.#log);
-      return file;
-    } catch (error) {
-      this.#config = undefined;
-      throw error;
-    }
+  /** The file with the configuration. Its first use encodes it, which takes as long as the start of a process. */
+  #encoded(): Promise<string> {
+    if (this.#config) return this.#config;
+    const file = join(this.#folder.path, `config-${this.#started}`);
+    const made = encodeConfig(boundedConfig(this.#bundle), file, this.#log).then(() => file);
+    this.#config = made;
+    made.catch(() => {
+      // Another bundle may have come meanwhile.
+      if (this.#config === made) this.#config = undefined;
+    });
+    return made;
   }
 
   async #giveBack(bounded: BoundedProcess): Promise<void> {
