@@ -16,7 +16,7 @@ const CHECKS = [
   `${TSC}/unit.json -p test/unit`,
   `${TSC}/console.json -p packages/console`,
   "biome ci .",
-  `wrangler deploy --dry-run --outdir ${BUNDLE}`,
+  `node scripts/bundle.js ${BUNDLE}`,
 ];
 
 for (const command of CHECKS) {

@@ -7,16 +7,19 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bundleInto } from "../cli/serve/bundle.ts";
+import { bundleInto, METAFILE } from "../cli/serve/bundle.ts";
 import { root } from "../cli/serve/installation.ts";
 import { bundleCommand } from "./command.ts";
+
+/** The folder of a package, at the beginning of a path. */
+const PACKAGE = /^node_modules\/(?:@[^/]+\/)?[^/]+/;
 
 const target = join(root, "dist/package");
 rmSync(target, { recursive: true, force: true });
 mkdirSync(join(target, "worker"), { recursive: true });
 
 await bundleCommand(target);
-bundleWorker();
+const workerFolders = bundleWorker();
 for (const name of ["LICENSE", "wrangler.toml"]) copyFileSync(join(root, name), join(target, name));
 for (const name of ["README.md", "responses-edge.js"]) copyFileSync(join(root, "cli", name), join(target, name));
 const folders = bundledFolders();
@@ -25,25 +28,39 @@ writeFileSync(join(target, "THIRD-PARTY-LICENSES"), folders.map(licenseOf).join(
 writeFileSync(join(target, "sbom.cdx.json"), `${JSON.stringify(billOfMaterials(folders), null, 2)}\n`);
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
 
-/** The Worker, as it is deployed, without what wrangler puts beside it: a note, and a map that nothing reads. */
-function bundleWorker(): void {
+/**
+ * The Worker, without what wrangler puts beside it: a note, a map that nothing reads, and the list of the files in it. Returns the
+ * folders of the packages in that list.
+ */
+function bundleWorker(): string[] {
   const made = mkdtempSync(join(tmpdir(), "responses-edge-"));
   try {
     bundleInto(made);
     for (const name of readdirSync(made)) {
-      if (name !== "index.js.map" && name !== "README.md") copyFileSync(join(made, name), join(target, "worker", name));
+      if (!["index.js.map", "README.md", METAFILE].includes(name)) {
+        copyFileSync(join(made, name), join(target, "worker", name));
+      }
     }
+    const { outputs } = JSON.parse(readFileSync(join(made, METAFILE), "utf8")) as {
+      outputs: Record<string, { inputs: Record<string, { bytesInOutput: number }> }>;
+    };
+    return Object.values(outputs).flatMap(({ inputs }) =>
+      Object.entries(inputs).flatMap(([path, { bytesInOutput }]) => {
+        const [folder] = PACKAGE.exec(path) ?? [];
+        return folder !== undefined && bytesInOutput > 0 ? [folder] : [];
+      }),
+    );
   } finally {
     rmSync(made, { recursive: true, force: true });
   }
 }
 
-/** The folders of the packages whose code the package has. esbuild names each file in a comment before its code. */
+/** The folders of the packages whose code the package has. esbuild names each file of the command in a comment before its code. */
 function bundledFolders(): string[] {
-  const code = ["cli.js", "replacement.js", "worker/index.js"]
-    .map((name) => readFileSync(join(target, name), "utf8"))
-    .join("\n");
-  const folders = [...code.matchAll(/^\/\/ (node_modules\/(?:@[^/]+\/)?[^/]+)\//gm)].map(([, folder = ""]) => folder);
+  const scripts = readdirSync(target).filter((name) => name.endsWith(".js"));
+  const code = scripts.map((name) => readFileSync(join(target, name), "utf8")).join("\n");
+  const named = [...code.matchAll(/^\/\/ (\S+)$/gm)].flatMap(([, path = ""]) => PACKAGE.exec(path)?.[0] ?? []);
+  const folders = [...named, ...workerFolders];
   // Files that are copied unchanged: the tokenizer's vocabulary, the PDF reader, and the console's libraries.
   const console = ["lit-html", "eventsource-parser", "marked", "lowlight", "devlop", "highlight.js", "temml", "uplot"];
   const inFiles = ["gpt-tokenizer", "unpdf", ...console].map((name) => `node_modules/${name}`);

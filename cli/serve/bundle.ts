@@ -10,41 +10,28 @@ import { root, shippedBundle } from "./installation.ts";
 /** The environment variable that names a folder with the Worker's bundle: tests start many Workers and bundle once. */
 export const BUNDLE_VARIABLE = "RESPONSES_EDGE_TEST_BUNDLE";
 
+/** The list of the files in a bundle that was just made, beside it (esbuild's metafile). */
+export const METAFILE = "bundle-meta.json";
+
 /** A folder that already has the bundle; undefined if it must be made. */
 export function madeBundle(): string | undefined {
   const given = process.env[BUNDLE_VARIABLE];
   return given ? resolve(given) : shippedBundle;
 }
 
-/** Starts bundling the Worker as `wrangler deploy` does, into a directory. */
+/** Starts bundling the Worker into a directory (`scripts/bundle.js`). */
 export function bundle(directory: string, options: SpawnOptions): ChildProcess {
-  return spawn(process.execPath, bundlingArguments(directory), { ...options, ...BUNDLING });
+  return spawn(process.execPath, [BUNDLER, directory], { ...options, cwd: root });
 }
 
 /** The same, but waits for the end. `cwd` is the checkout. */
 export function bundleInto(directory: string, cwd = root): void {
-  const options = { ...BUNDLING, cwd };
-  execFileSync(process.execPath, bundlingArguments(directory), { ...options, stdio: ["ignore", "ignore", "inherit"] });
+  execFileSync(process.execPath, [BUNDLER, directory], { cwd, stdio: ["ignore", "ignore", "inherit"] });
 }
 
-const WRANGLER = join(root, "node_modules/wrangler/bin/wrangler.js");
+const BUNDLER = join(root, "scripts/bundle.js");
 
 /** Tells whether this installation can bundle: `npm ci --omit=dev` leaves out the tools for it. */
 export function canBundle(): boolean {
-  return existsSync(WRANGLER);
+  return existsSync(join(root, "node_modules/wrangler"));
 }
-
-function bundlingArguments(directory: string): string[] {
-  return [WRANGLER, "deploy", "--dry-run", "--outdir", directory];
-}
-
-const BUNDLING = {
-  cwd: root,
-  env: {
-    ...process.env,
-    WRANGLER_SEND_METRICS: "false",
-    WRANGLER_SEND_ERROR_REPORTS: "false",
-    WRANGLER_HIDE_BANNER: "true",
-    WRANGLER_LOG: "error",
-  },
-};

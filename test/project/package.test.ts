@@ -69,6 +69,12 @@ describe("the package", () => {
       expect(licenses).toMatch(new RegExp(`^${name} \\d`, "m"));
   });
 
+  it("has the Worker's code in ASCII: one character beyond Latin-1 would double what it takes in memory", () => {
+    const code = readFileSync(join(folder, "worker/index.js"));
+    expect(code.length).toBeGreaterThan(1e6);
+    expect(code.findIndex((byte) => byte > 0x7f)).toBe(-1);
+  });
+
   it("has a bill of materials with the same packages as the licences, and workerd, with their checksums", () => {
     const { components, metadata } = JSON.parse(readFileSync(join(folder, "sbom.cdx.json"), "utf8")) as {
       components: { name: string; version: string; hashes?: { alg: string; content: string }[] }[];

@@ -93,7 +93,7 @@ describe(".dev.vars.example, from which the button makes secrets", () => {
 
 it("the button builds and deploys with scripts that ask nothing", () => {
   expect(manifest.scripts).toMatchObject({
-    build: "wrangler deploy --dry-run --outdir dist/worker",
+    build: "node scripts/bundle.js dist/worker",
     deploy: "wrangler deploy",
   });
 });
