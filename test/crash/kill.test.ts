@@ -106,6 +106,31 @@ describe("kill -9", () => {
   });
 });
 
+describe("kill -9 while many JSON answers end at the same time, which share the commits of their homes", () => {
+  it("keeps each response that was answered", async () => {
+    type Answer = { id: string; output: unknown };
+    const answered: Answer[] = [];
+    const askUntilKilled = async (): Promise<void> => {
+      try {
+        for (;;) answered.push((await (await post({ model: "simulator", input: "Go on." })).json()) as Answer);
+      } catch {
+        // The process has died.
+      }
+    };
+    const clients = Array.from({ length: 32 }, askUntilKilled);
+    await eventually(() => answered.length >= 100);
+    await worker.kill();
+    await Promise.all(clients);
+    await worker.restart();
+    await Promise.all(
+      answered.map(async ({ id, output }) => {
+        const kept = (await (await fetchAnew(`${worker.url}/v1/responses/${id}`)).json()) as Answer;
+        expect(kept).toMatchObject({ id, output });
+      }),
+    );
+  });
+});
+
 describe("kill -9 in the middle of bound answers and calls", () => {
   it("of background runs loses and repeats no byte, and each is completed within its format", async () => {
     const runs = BOUND_REQUESTS.map((request) => ({ request, reader: newReader() }));

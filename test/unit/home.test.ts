@@ -691,6 +691,10 @@ describe("the calls that the Worker makes to homes", () => {
           fail();
           return stub.settle(turn);
         },
+        settleTogether: async (turns: readonly TurnToSettle[]) => {
+          calls.push(`settle ${turns.map(({ turn }) => turn)}`);
+          return stub.settleTogether(turns);
+        },
       };
     };
     const client = new HomeClient(withObjects({ ...env, HOME: { getByName } as unknown as typeof env.HOME }), "tenant");
@@ -754,6 +758,27 @@ describe("the calls that the Worker makes to homes", () => {
     expect(input).toHaveLength(1000);
     await expect(client.past(times(long), null)).rejects.toMatchObject({ code: "context_length_exceeded" });
     expect(calls).toHaveLength(2);
+  });
+
+  it("are two to settle turns that end at the same time, of which the second one writes all others at once", async () => {
+    const { calls, client } = noting();
+    const { home } = newTurnAddress();
+    const stub = env.HOME.getByName(`tenant:${home}`);
+    await settle(stub, turnOf("d"));
+    const rows = ["a", "b", "c", "d"].map((turn) => client.settle(home, turnOf(turn)));
+    expect(await Promise.all(rows)).toEqual([1, 1, 1, 0]);
+    expect(calls).toEqual([`settle tenant:${home}`, "settle b,c,d"]);
+    await evictDurableObject(stub);
+    expect(await turnsIn(stub)).toEqual(["a", "b", "c", "d"]);
+  });
+
+  it("for several turns store none of them if one cannot be written", async () => {
+    const stub = newHome();
+    const turns = [turnOf("a"), { ...turnOf("b"), input: null as unknown as string }];
+    await expect(runInDurableObject(stub, (home: Home) => home.settleTogether(turns))).rejects.toThrow();
+    expect(await stub.retrieve("a")).toBeNull();
+    await settle(stub, turnOf("a"));
+    expect(await historyIds(stub, "a")).toEqual(["msg_a_in", "msg_a_out"]);
   });
 
   it("are one to settle, and a second only if the platform's error permits a retry", async () => {

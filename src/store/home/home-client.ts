@@ -24,12 +24,13 @@ import type { PastSource, ReadPast } from "../../assembly/assemble-turn.ts";
 import type { Env } from "../../env.ts";
 import { otherWorkerOf, type Stub } from "../objects/objects.ts";
 import { insufficientStorage, processState } from "../objects/process-state.ts";
-import { homeUrl, isRetryable, MAX_HISTORY_LENGTH } from "../objects/rpc.ts";
+import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "../objects/rpc.ts";
 import { IS_SERVED } from "../objects/workers.ts";
 import { receiveHistory } from "./conversation-lock.ts";
 import { type History, historyTooLong, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
-import type { TurnToSettle } from "./settlement.ts";
+import type { ForegroundTurn, TurnToSettle } from "./settlement.ts";
+import { settleInTurn } from "./settlement-queue.ts";
 
 /** Most homes that one request may refer to. Each is an object that is woken; turns of one chain share a home. */
 const MAX_HOMES = 256;
@@ -156,12 +157,13 @@ export class HomeClient implements PastSource {
    * Stores a turn, and gives the rows that it took. A turn whose conversation's process has ended has entered it again,
    * unless the conversation has changed since. Throws the 409 of a turn that has lost its conversation.
    */
-  async settle(home: string, turn: TurnToSettle): Promise<number> {
+  async settle(home: string, { lease, ...turn }: TurnToSettle): Promise<number> {
     try {
+      if (!lease) return await settleInTurn(`${this.tenant}:${home}`, turn, (turns) => this.#settleAll(home, turns));
       for (;;) {
-        const kept = await this.home(home).settle(turn);
+        const kept = await this.home(home).settle({ ...turn, lease });
         if (kept.ok) return kept.value;
-        const ticket = turn.lease?.token ?? "";
+        const ticket = lease.token;
         const enterAgain = this.#entered.get(ticket);
         this.#entered.delete(ticket);
         if (!(await enterAgain)) throw new ApiError(kept.error);
@@ -169,6 +171,12 @@ export class HomeClient implements PastSource {
     } catch (error) {
       throw this.notTaken(home, error);
     }
+  }
+
+  async #settleAll(home: string, turns: readonly ForegroundTurn[]): Promise<readonly number[]> {
+    const [turn, ...others] = turns;
+    if (!turn || others.length > 0) return await this.home(home).settleTogether(turns);
+    return [unwrap(await this.home(home).settle({ ...turn, lease: null }))];
   }
 
   /**

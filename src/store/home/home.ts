@@ -22,7 +22,7 @@ import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts"
 import { type LiveRunFacts, ResponseReader, treePage } from "./response-reader.ts";
 import { admitRun, RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
-import { settle, settleRun, type TurnToSettle } from "./settlement.ts";
+import { type ForegroundTurn, settle, settleRun, settleTogether, type TurnToSettle } from "./settlement.ts";
 import type { StoredResponse } from "./stored-response.ts";
 
 /**
@@ -42,7 +42,7 @@ export class Home extends OwnedObject {
   readonly #readers = new ReaderCount();
   readonly #life: HomeLife;
   /** The arguments of every settlement. */
-  readonly #settling: Parameters<typeof settle>[0];
+  readonly #settling: Parameters<typeof settleRun>[0];
 
   constructor(state: DurableObjectState, env: RawEnv) {
     super(state, env, "HOME");
@@ -127,6 +127,11 @@ export class Home extends OwnedObject {
     return settle(this.#settling, turn);
   }
 
+  /** The same for turns outside of the conversation, in one transaction. Gives the rows of each. */
+  settleTogether(turns: readonly ForegroundTurn[]): Promise<number[]> {
+    return settleTogether(this.#settling, turns);
+  }
+
   /** A response, settled or still running; null if it does not exist (any more). */
   retrieve(turn: string): StoredResponse | null {
     return this.#responses.retrieve(turn);
@@ -181,13 +186,9 @@ export class Home extends OwnedObject {
     waitMs: number,
     access: Record<string, McpAccess> = {},
   ): Promise<Result<StoredResponse>> {
-    const find = (turn: string) => this.#responses.retrieve(turn);
+    const home = { ...this.#settling, runs: this.#runs, find: (turn: string) => this.#responses.retrieve(turn) };
     await currentOverrides(this.env);
-    return admitRun({ ...this.#settling, runs: this.#runs, find }, JSON.parse(specJson) as RunSpec, {
-      ticket,
-      waitMs,
-      access,
-    });
+    return admitRun(home, JSON.parse(specJson) as RunSpec, { ticket, waitMs, access });
   }
 
   /** Waits until a run is settled, and gives its response with its failure; null if it does not exist. */
@@ -195,10 +196,7 @@ export class Home extends OwnedObject {
     return this.#responses.finished(turn);
   }
 
-  /**
-   * Stops a background run; gives the response in its state after that, even if it had ended before. Null if it does
-   * not exist; the 400 of a response without `background: true`.
-   */
+  /** Stops a background run; gives the response after that. Null if it does not exist; the 400 of one without `background: true`. */
   async cancel(turn: string): Promise<Result<StoredResponse> | null> {
     return this.#responses.cancel(turn);
   }

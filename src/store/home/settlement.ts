@@ -19,8 +19,11 @@ import type { SettledTurn } from "./turn-store.ts";
 
 /** Stores a turn: in one transaction, in one row if it fits. */
 
+/** A foreground turn to store. */
+export type ForegroundTurn = Omit<SettledTurn, "base" | "position" | "log">;
+
 /** A foreground turn to store; with the token of its lease if it is in the conversation. */
-export interface TurnToSettle extends Omit<SettledTurn, "base" | "position" | "log"> {
+export interface TurnToSettle extends ForegroundTurn {
   /** `joins`: its items become part of the conversation. */
   lease: { token: string; joins: boolean } | null;
 }
@@ -54,30 +57,67 @@ interface Settling {
  * Stores a foreground turn, and releases its conversation. A repeated call is harmless. Gives the rows that it took, or
  * the 409 if the turn no longer holds its conversation.
  */
-export async function settle(home: Settling, { lease, ...settled }: TurnToSettle): Promise<Result<number>> {
-  const { tenant, rows, conversation, housekeeping } = home;
-  const slice = new LongWork(tenant).spend((settled.input.length + settled.output.length) / LENGTH_PER_UNIT);
-  if (slice) await slice;
+export async function settle(home: Settling, { lease, ...turn }: TurnToSettle): Promise<Result<number>> {
+  if (lease) return settleEntered(home, turn, lease);
+  const [taken = 0] = await settleTogether(home, [turn]);
+  return { ok: true, value: taken };
+}
+
+/**
+ * Stores foreground turns that are in no conversation, in one transaction. A repeated call is harmless. Gives the rows that each
+ * took: none if it was stored before.
+ */
+export async function settleTogether(home: Settling, turns: readonly ForegroundTurn[]): Promise<number[]> {
+  const { rows, housekeeping } = home;
+  await untilInTurn(home, turns);
+  // Nothing awaits from here on: the turns and their alarm are one write.
+  await housekeeping.open();
+  const taken = rows.transaction(() =>
+    turns.map((turn) => rows.turns.insert({ ...turn, base: null, position: null }, true)),
+  );
+  const kept = turns.filter((_, index) => taken[index] !== 0);
+  for (const turn of kept) note(rows, turn);
+  if (kept.length > 0) await housekeeping.retain(Math.min(...kept.map(({ createdAt }) => createdAt)));
+  return taken;
+}
+
+async function settleEntered(
+  home: Settling,
+  turn: ForegroundTurn,
+  lease: NonNullable<TurnToSettle["lease"]>,
+): Promise<Result<number>> {
+  const { rows, conversation, housekeeping } = home;
+  await untilInTurn(home, [turn]);
   // The caller has lost the answer of its first call. It may hold the conversation again, after a hand-over.
-  if (lease && rows.turns.has(settled.turn)) {
+  if (rows.turns.has(turn.turn)) {
     conversation.release(lease.token);
     return { ok: true, value: 0 };
   }
   // Nothing awaits from here on: the turn and its alarm are one write.
   await housekeeping.open();
-  const entered = lease ? conversation.entered(lease.token) : null;
+  const entered = conversation.entered(lease.token);
   if (entered === undefined) return refused(conversationLocked());
   const taken = rows.transaction(() => {
-    const position = lease?.joins ? rows.turns.lastPosition() + 1 : null;
-    return rows.turns.insert({ ...settled, base: entered?.base ?? null, position }, true);
+    const position = lease.joins ? rows.turns.lastPosition() + 1 : null;
+    return rows.turns.insert({ ...turn, base: entered.base, position }, true);
   });
-  if (taken === 0) return { ok: true, value: 0 };
-  if (settled.response !== null) rows.noteResponse(settled.turn);
-  rows.noteStored(settled.owner);
-  const retained = housekeeping.retain(settled.createdAt);
-  if (lease) conversation.release(lease.token);
+  note(rows, turn);
+  const retained = housekeeping.retain(turn.createdAt);
+  conversation.release(lease.token);
   await retained;
   return { ok: true, value: taken };
+}
+
+/** Resolves when the tenant may use the thread for storing turns. */
+async function untilInTurn({ tenant }: Settling, turns: readonly ForegroundTurn[]): Promise<void> {
+  const length = turns.reduce((sum, { input, output }) => sum + input.length + output.length, 0);
+  await new LongWork(tenant).spend(length / LENGTH_PER_UNIT);
+}
+
+/** Has a stored turn reported to other objects. */
+function note(rows: HomeRows, { turn, response, owner }: ForegroundTurn): void {
+  if (response !== null) rows.noteResponse(turn);
+  rows.noteStored(owner);
 }
 
 /**

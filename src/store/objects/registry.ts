@@ -83,6 +83,7 @@ export const OBJECTS = {
       snapshot: "repeatable",
       awaitTurn: "repeatable",
       settle: "repeatable",
+      settleTogether: "repeatable",
       retrieve: "repeatable",
       inputItems: "repeatable",
       tree: "repeatable",
