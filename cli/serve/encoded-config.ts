@@ -1,6 +1,8 @@
 import { spawn } from "node:child_process";
-import { open, rm, writeFile } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { open, readFile, rm, writeFile } from "node:fs/promises";
 import { endOf } from "./child-end.ts";
+import { withFiles } from "./embedded-files.ts";
 import { workerd } from "./installation.ts";
 import type { LogFormat } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
@@ -10,8 +12,12 @@ import { EXIT, Refusal } from "./refusal.ts";
  * parsing took for as long as it runs: 53 of 192 MB (docs/benchmarks-results.md).
  */
 
+/** A string, or an embedded file with its path, in the text of a configuration. */
+const EMBEDDED = /(embed )?("(?:[^"\\]|\\.)*")/g;
+
 /**
- * Encodes a configuration, by a process of workerd that ends with that.
+ * Encodes a configuration, by a process of workerd that ends with that. workerd encodes short names in the place of embedded
+ * files: it would write the files in pieces of a few bytes, and need as long for that as a process for its start.
  *
  * @param text As `workerdConfig` makes it. Its paths are absolute.
  * @param file The path of the encoded file, which only this user may read.
@@ -23,8 +29,15 @@ export async function encodeConfig(
   file: string,
   { format, say, signal }: { format: LogFormat; say(line: string): void; signal?: AbortSignal | undefined },
 ): Promise<void> {
+  const paths = new Map<string, string>();
+  const named = text.replaceAll(EMBEDDED, (whole, embed?: string, path = "") => {
+    if (embed === undefined) return whole;
+    const name = randomUUID();
+    paths.set(name, JSON.parse(path));
+    return JSON.stringify(name);
+  });
   const textFile = `${file}.capnp`;
-  await writeFile(textFile, text, { mode: 0o600 });
+  await writeFile(textFile, named, { mode: 0o600 });
   const encoded = await open(file, "w", 0o600);
   try {
     const args = ["compile", "--config-only", "--import-path=/", textFile];
@@ -34,6 +47,7 @@ export async function encodeConfig(
     const code = await endOf(child, format, say).finally(() => signal?.removeEventListener("abort", kill));
     signal?.throwIfAborted();
     if (code !== 0) throw new Refusal(EXIT.failed, "workerd refuses its configuration.");
+    await withFiles(await readFile(file), paths, encoded);
   } finally {
     await encoded.close();
     await rm(textFile, { force: true });

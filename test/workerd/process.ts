@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { encodeConfig, serveArguments } from "../../cli/serve/encoded-config.ts";
 import { followLines } from "../../cli/serve/log-lines.ts";
 import { openFileList, openFilesLimit } from "../../cli/serve/open-files.ts";
 import { homesFolder, uniqueKeyOf, workerdConfig } from "../../cli/serve/workerd.ts";
@@ -60,7 +61,7 @@ export async function startWorkerd(
   const command =
     through === "serve"
       ? serveCommand(port, directory, storage, bundle)
-      : workerdCommand(port, directory, storage, bundle, Object.keys(variables));
+      : await workerdCommand(port, directory, storage, bundle, Object.keys(variables));
   const url = `http://127.0.0.1:${port}`;
   let child: ChildProcess | undefined;
   let logs = "";
@@ -136,20 +137,20 @@ interface Command {
   environment?: Record<string, string>;
 }
 
-function workerdCommand(
+async function workerdCommand(
   port: number,
   directory: string,
   storage: string,
   bundle: string,
   variables: string[],
-): Command {
-  const configFile = join(directory, "workerd.capnp");
+): Promise<Command> {
+  const configFile = join(directory, "workerd.config");
   const addresses = [`127.0.0.1:${port}`];
   const openFiles = { limit: openFilesLimit(), list: openFileList() };
   const options = { addresses, storage, bundle, variables, authorities: [], openFiles };
   mkdirSync(homesFolder(storage), { recursive: true });
-  writeFileSync(configFile, workerdConfig(options));
-  return { program: workerd, args: ["serve", "--import-path=/", configFile] };
+  await encodeConfig(workerdConfig(options), configFile, { format: "text", say: console.error });
+  return { program: workerd, args: serveArguments(configFile) };
 }
 
 function serveCommand(port: number, directory: string, storage: string, bundle: string): Command {
