@@ -22,7 +22,14 @@ export interface History {
 export const EMPTY_HISTORY: History = { items: "[]", messages: "[]" };
 
 /** A history as values, and its length as JSON, in UTF-16 units. */
-export function readHistory({ items, messages }: History): { history: Item[]; replays: Replay[]; length: number } {
+export interface ReadHistory {
+  history: Item[];
+  replays: Replay[];
+  length: number;
+}
+
+/** The values of a history. */
+export function readHistory({ items, messages }: History): ReadHistory {
   return {
     history: JSON.parse(items) as Item[],
     replays: JSON.parse(messages) as Replay[],
@@ -77,6 +84,14 @@ interface Chain {
   turn: string;
   /** True if it was read from rows: its turn is no longer the last one, or its home was opened again. */
   wasRead: boolean;
+  /** True if an answer of its home has said that the turn is stored. Before that its commit may still fail. */
+  isTold: boolean;
+  /** Its values, which turns share, once they were read. */
+  values: ReadHistory | undefined;
+  /** Until then: those of the chain that it continues, and the texts of its own turn. */
+  continued: { values: ReadHistory; items: string; messages: string } | undefined;
+  /** What it takes of `MAX_LENGTH` while it is kept. */
+  size: number;
   /** When the turn was created, Unix milliseconds. */
   createdAt: number;
   /** The position in its conversation at which the chain begins, if it began in one. */
@@ -85,8 +100,45 @@ interface Chain {
   messages: string;
 }
 
+/** A chain as JSON texts. */
+export function historyOf({ items, messages }: Chain): History {
+  return { items: `[${items}]`, messages: `[${messages}]` };
+}
+
+/** Reads the values of a chain, or of its own turn only where those of the chain that it continues are known, and freezes them. */
+function valuesOf(chain: Chain): ReadHistory {
+  const { items, messages, continued: { values: before, ...own } = { values: undefined, items, messages } } = chain;
+  const read = readHistory({ items: `[${own.items}]`, messages: `[${own.messages}]` });
+  const history = before ? before.history.concat(read.history) : read.history;
+  const replays = before ? before.replays.concat(read.replays) : read.replays;
+  freezeAll([read.history, read.replays]);
+  Object.freeze(history);
+  Object.freeze(replays);
+  return { history, replays, length: before ? before.length + read.length - "[][]".length : read.length };
+}
+
+/** Freezes JSON values, and all that is in them. */
+function freezeAll(values: unknown[]): void {
+  for (let value = values.pop(); value !== undefined; value = values.pop()) {
+    if (typeof value !== "object" || value === null) continue;
+    Object.freeze(value);
+    for (const each of Object.values(value)) values.push(each);
+  }
+}
+
 /** Most UTF-16 units of all chains in memory, which other objects share. A longer chain is read again each time. */
 const MAX_LENGTH = 4 * 1024 * 1024;
+
+/** What a chain takes of it for each unit of its texts if it has values, too. */
+const SIZE_WITH_VALUES = 3;
+
+type Texts = Pick<Chain, "items" | "messages">;
+
+const sizeOf = ({ items, messages }: Texts, hasValues: boolean) =>
+  (items.length + messages.length) * (hasValues ? SIZE_WITH_VALUES : 1);
+
+/** False of a chain that has no place with its values. */
+const mayHaveValues = (chain: Texts) => sizeOf(chain, true) <= MAX_LENGTH;
 
 /** Most chains: as many as a home may have trees. */
 const MAX_CHAINS = 64;
@@ -99,12 +151,15 @@ type ChainRow = Pick<ChainedTurn, "turn" | "parent" | "createdAt" | "base"> &
 
 export class Chains {
   readonly #tables: Tables;
+  readonly #oldest: () => number;
   /** Least recently used first. */
   readonly #recent = new Map<string, Chain>();
   #length = 0;
 
-  constructor(tables: Tables) {
+  /** `oldest` gives a creation time, Unix milliseconds: turns that were created then or earlier have expired. */
+  constructor(tables: Tables, oldest: () => number) {
     this.#tables = tables;
+    this.#oldest = oldest;
   }
 
   /** The chain that ends with a turn. Undefined if one of its turns has no response. */
@@ -115,16 +170,49 @@ export class Chains {
   }
 
   /**
+   * The history of a response outside of conversations, from memory alone; turns share its values, which are frozen. Undefined if memory
+   * does not have it, or if no answer has told of the response (`tell`).
+   */
+  told(turn: string): ReadHistory | undefined {
+    const chain = this.#recent.get(turn);
+    if (!chain?.isTold || chain.base !== null || chain.createdAt <= this.#oldest()) return undefined;
+    if (!mayHaveValues(chain)) return readHistory(historyOf(chain));
+    chain.values ??= valuesOf(chain);
+    chain.continued = undefined;
+    this.#keep(chain);
+    return chain.values;
+  }
+
+  /** Notes that an answer of the home has told of a response. */
+  tell(turn: string): void {
+    const chain = this.#recent.get(turn);
+    if (chain) chain.isTold = true;
+  }
+
+  /**
    * Adds a turn that was written. If it continues a chain in memory, it takes that chain's place, except where the chain had to be
    * read: it has another branch then, or may get one.
    */
   add({ turn, parent, createdAt, base, input, output, messages: raw, response }: ChainedTurn): void {
     const before = parent === null ? undefined : this.#recent.get(parent);
     if (response === null || (parent !== null && !before)) return;
+    const raws = raw === null ? [] : [raw];
     const items = joinArrays([input, output], before?.items);
-    const messages = joinArrays(raw === null ? [] : [raw], before?.messages);
+    const messages = joinArrays(raws, before?.messages);
+    const values = mayHaveValues({ items, messages }) ? before?.values : undefined;
     if (before && !before.wasRead) this.#forget(before.turn);
-    this.#keep({ turn, wasRead: false, createdAt, base: before ? before.base : base, items, messages });
+    this.#keep({
+      turn,
+      wasRead: false,
+      isTold: false,
+      values: undefined,
+      continued: values && { values, items: joinArrays([input, output]), messages: joinArrays(raws) },
+      size: 0,
+      createdAt,
+      base: before ? before.base : base,
+      items,
+      messages,
+    });
   }
 
   clear(): void {
@@ -163,6 +251,10 @@ export class Chains {
     return {
       turn: last,
       wasRead: true,
+      isTold: false,
+      values: undefined,
+      continued: undefined,
+      size: 0,
       createdAt: newest.createdAt,
       base: root.base,
       items: joinArrays(items),
@@ -173,10 +265,10 @@ export class Chains {
   /** Keeps a chain as the most recent one, if memory allows. */
   #keep(chain: Chain): void {
     if (this.#recent.has(chain.turn)) this.#forget(chain.turn);
-    const length = chain.items.length + chain.messages.length;
-    if (length > MAX_LENGTH) return;
+    chain.size = sizeOf(chain, chain.values !== undefined || chain.continued !== undefined);
+    if (chain.size > MAX_LENGTH) return;
     this.#recent.set(chain.turn, chain);
-    this.#length += length;
+    this.#length += chain.size;
     for (const turn of this.#recent.keys()) {
       if (this.#length <= MAX_LENGTH && this.#recent.size <= MAX_CHAINS) break;
       this.#forget(turn);
@@ -187,7 +279,7 @@ export class Chains {
     const chain = this.#recent.get(turn);
     if (!chain) return;
     this.#recent.delete(turn);
-    this.#length -= chain.items.length + chain.messages.length;
+    this.#length -= chain.size;
   }
 }
 

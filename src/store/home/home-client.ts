@@ -27,7 +27,7 @@ import { insufficientStorage, processState } from "../objects/process-state.ts";
 import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "../objects/rpc.ts";
 import { IS_SERVED } from "../objects/workers.ts";
 import { receiveHistory } from "./conversation-lock.ts";
-import { type History, historyTooLong, readHistory } from "./history.ts";
+import { type Chains, type History, historyTooLong, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
 import type { ForegroundTurn, TurnToSettle } from "./settlement.ts";
 import { settleInTurn } from "./settlement-queue.ts";
@@ -159,7 +159,11 @@ export class HomeClient implements PastSource {
    */
   async settle(home: string, { lease, ...turn }: TurnToSettle): Promise<number> {
     try {
-      if (!lease) return await settleInTurn(`${this.tenant}:${home}`, turn, (turns) => this.#settleAll(home, turns));
+      if (!lease) {
+        const rows = await settleInTurn(`${this.tenant}:${home}`, turn, (turns) => this.#settleAll(home, turns));
+        this.#chainsOf(home)?.tell(turn.turn);
+        return rows;
+      }
       for (;;) {
         const kept = await this.home(home).settle({ ...turn, lease });
         if (kept.ok) return kept.value;
@@ -171,6 +175,11 @@ export class HomeClient implements PastSource {
     } catch (error) {
       throw this.notTaken(home, error);
     }
+  }
+
+  /** The histories in the memory of a home that lives in this process; undefined of another one. */
+  #chainsOf(home: string): Chains | undefined {
+    return this.#homes.living(this.tenant, home)?.chains;
   }
 
   async #settleAll(home: string, turns: readonly ForegroundTurn[]): Promise<readonly number[]> {
@@ -203,6 +212,9 @@ export class HomeClient implements PastSource {
       if (wanted.size > MAX_HOMES) throw tooManyHomes(index);
     }
 
+    // A call of the home takes longer than the rest of such a turn's reading.
+    const told = previous && needed.length === 0 ? this.#chainsOf(previous.home)?.told(previous.turn) : undefined;
+    if (told) return { ...told, input: input as Item[] };
     const snapshots = await this.#snapshots([...wanted]);
     let past: Omit<ReadPast, "input"> = { history: [], replays: [], length: 0 };
     const resolved = new Map<string, { item: Item; length: number }>();
@@ -216,6 +228,7 @@ export class HomeClient implements PastSource {
       }
       // The first home is that of `previous`, if there is one; the others give an empty history.
       if (index === 0) past = readHistory(snapshot.history);
+      if (index === 0 && previous) this.#chainsOf(previous.home)?.tell(previous.turn);
       for (const [id, json] of Object.entries(snapshot.references)) {
         resolved.set(id, { item: JSON.parse(json) as Item, length: json.length });
       }

@@ -12,7 +12,7 @@ import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
 import { ConversationTurns } from "./conversation-turns.ts";
 import { answerEvents, ReaderCount } from "./event-reader.ts";
 import { forkRun } from "./forked-runs.ts";
-import type { History } from "./history.ts";
+import type { Chains, History } from "./history.ts";
 import { conversationHistory, historyOfRun, type ItemKey, type Snapshot, snapshot } from "./history-reader.ts";
 import { type ImportAnswer, type ImportPart, importPart } from "./home-import.ts";
 import { exportLines } from "./home-lines.ts";
@@ -34,6 +34,8 @@ import type { StoredResponse } from "./stored-response.ts";
  * Reading never creates a table.
  */
 export class Home extends OwnedObject {
+  /** The histories in its memory. The Worker reads those that answers have told of. */
+  readonly chains: Chains;
   readonly #rows: HomeRows;
   readonly #conversation: ConversationTurns;
   readonly #runs: RunHost;
@@ -61,6 +63,7 @@ export class Home extends OwnedObject {
     const maxOpen = () => loadConfig(this.env).maxOpenConversationsPerTenant;
     const conversation = new ConversationTurns(rows, lock, sockets, maxOpen);
     this.#rows = rows;
+    this.chains = rows.turns.chains;
     this.#conversation = conversation;
     this.#runs = new RunHost({
       env: this.env,
@@ -261,9 +264,7 @@ export class Home extends OwnedObject {
     const isUnderWay = () => this.#conversation.isEntered || this.#runs.liveRuns > 0;
     await this.#housekeeping.open();
     this.#rows.deleteConversation(id, isUnderWay());
-    if (isUnderWay() || !(await this.#housekeeping.releaseIfEmpty())) {
-      await this.#housekeeping.sweepSoon();
-    }
+    if (isUnderWay() || !(await this.#housekeeping.releaseIfEmpty())) await this.#housekeeping.sweepSoon();
     return true;
   }
 

@@ -1,6 +1,14 @@
 import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "../objects/row-pieces.ts";
 import { MAX_READ_LENGTH } from "../objects/rpc.ts";
-import { type ChainedTurn, Chains, concatArrays, type History, historyTooLong, readText } from "./history.ts";
+import {
+  type ChainedTurn,
+  Chains,
+  concatArrays,
+  type History,
+  historyOf,
+  historyTooLong,
+  readText,
+} from "./history.ts";
 import { KnownConversation } from "./known-conversation.ts";
 import { fromStoredHead, toStoredHead } from "./response-head.ts";
 import type { StoredResponse } from "./stored-response.ts";
@@ -56,7 +64,7 @@ export const TEXT_BYTES = ["input", "output", "response", "messages", "log", "ti
 export class TurnStore {
   readonly #tables: Tables;
   readonly #oldest: () => number;
-  readonly #chains: Chains;
+  readonly chains: Chains;
   #removals = 0;
   readonly #conversation = new KnownConversation();
 
@@ -64,7 +72,7 @@ export class TurnStore {
   constructor(tables: Tables, oldest: () => number) {
     this.#tables = tables;
     this.#oldest = oldest;
-    this.#chains = new Chains(tables);
+    this.chains = new Chains(tables, oldest);
   }
 
   /**
@@ -100,7 +108,7 @@ export class TurnStore {
       );
       if (rowsWritten === 0) return 0;
     }
-    this.#chains.add(turn);
+    this.chains.add(turn);
     if (turn.position !== null) this.#conversation.add(turn, turn.position);
     return parts;
   }
@@ -251,14 +259,14 @@ export class TurnStore {
 
   /** The history of a response. Undefined if the response does not exist (any more), or an earlier one was deleted. */
   history(previous: string): ResponseHistory | undefined {
-    const chain = this.#chains.of(previous);
+    const chain = this.chains.of(previous);
     if (!chain || chain.createdAt <= this.#oldest()) return undefined;
-    return { base: chain.base, history: { items: `[${chain.items}]`, messages: `[${chain.messages}]` } };
+    return { base: chain.base, history: historyOf(chain) };
   }
 
   /** To be called when a transaction was rolled back. */
   forget(): void {
-    this.#chains.clear();
+    this.chains.clear();
     this.#conversation.forget();
     this.#removals += 1;
   }

@@ -1,7 +1,7 @@
 import { type DurableObject, env as ownEnv } from "cloudflare:workers";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { faultOf } from "./damage.ts";
-import { type FileBindings, hasFile, inOpenObject, isOpen } from "./open-objects.ts";
+import { type FileBindings, hasFile, inOpenObject, isOpen, livingObject } from "./open-objects.ts";
 import { counted, ownPlace, ownsObjects } from "./ownership.ts";
 import { objectUnreachable } from "./process-state.ts";
 import {
@@ -91,6 +91,17 @@ export class Objects<Binding extends ObjectBinding> {
     const [tenant, key]: readonly string[] = parts;
     const object = { binding: this.#binding, tenant, key };
     return new STUBS[this.#binding](this.#env, object, this.#isInner) as unknown as Stub<Binding>;
+  }
+
+  /**
+   * The instance of an object that lives in this process. Callers may only read its memory, which belongs to no request. Undefined if
+   * there is none, if its calls would go to another process, or where the platform decides in which isolate it lives.
+   */
+  living(...parts: NameParts<Binding>): ObjectClasses[Binding] | undefined {
+    const [tenant, key]: readonly string[] = parts;
+    const object: ObjectName = { binding: this.#binding, tenant, key };
+    if (!ownsObjects() || otherWorkerOf(object) !== undefined) return undefined;
+    return livingObject(keyOf(object)) as ObjectClasses[Binding] | undefined;
   }
 
   /** False of a home that has no file, so that a call would create it. True of every other object. */

@@ -101,7 +101,12 @@ export function beginCall(key: string, name: ObjectName, most: number): OpenObje
 
 /** Tells whether an object is open. */
 export function isOpen(key: string): boolean {
-  return open.get(key)?.life?.deref() !== undefined;
+  return livingObject(key) !== undefined;
+}
+
+/** The instance of an object in this process. */
+export function livingObject(key: string): LivingObject | undefined {
+  return open.get(key)?.life?.deref();
 }
 
 /** Notes that an object's instance has begun in this process. */
