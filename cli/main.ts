@@ -1,27 +1,19 @@
 #!/usr/bin/env node
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { type BackupResult, backup } from "./backup/backup.ts";
+import type { BackupResult } from "./backup/backup.ts";
 import type { BucketFiles } from "./backup/backup-manifest.ts";
-import { durationOf, keepOf, nextBackup } from "./backup/backup-series.ts";
-import { restore } from "./backup/restore.ts";
-import { restoreObject } from "./backup/restore-object.ts";
-import { configSchema } from "./configuration/config-schema.ts";
-import { check } from "./configuration/configuration.ts";
-import { logFormat, readServeSettings } from "./configuration/serve-settings.ts";
-import { tellServer } from "./reload/reload.ts";
+import type { Command } from "./reload/control-socket.ts";
 import { inMb } from "./serve/disk.ts";
-import { health } from "./serve/health.ts";
 import { version, workerdVersion } from "./serve/installation.ts";
-import { ownLine } from "./serve/log-lines.ts";
+import { logFormat, ownLine } from "./serve/log-lines.ts";
 import { EXIT, Refusal } from "./serve/refusal.ts";
-import { serve } from "./serve/serve.ts";
 import { untilStopped } from "./serve/signals.ts";
-import { createKey } from "./tools/create-key.ts";
-import { doctor } from "./tools/doctor.ts";
-import { replayRun } from "./tools/replay-run.ts";
 
-/** `responses-edge COMMAND`: the installed program. */
+/**
+ * `responses-edge COMMAND`: the installed program. Each command imports its own code, and before it begins: an upgrade replaces
+ * the files.
+ */
 
 const HELP = `responses-edge ${version}: the OpenAI Responses API in front of your own vLLM.
 
@@ -68,24 +60,33 @@ interface Options {
   against?: string | undefined;
 }
 
-interface Command {
+interface Subcommand {
   /** The number of its arguments. */
   arguments: number;
   options?: readonly (keyof Options)[];
   run(given: readonly string[], options: Options): void | Promise<void>;
 }
 
-const COMMANDS: Readonly<Record<string, Command>> = {
-  serve: { arguments: 0, run: () => serve(process.env) },
-  check: { arguments: 0, run: () => check(process.env) },
-  "config-schema": { arguments: 0, run: () => console.log(JSON.stringify(configSchema(), null, 2)) },
-  reload: { arguments: 0, run: () => tellServer(process.env, "reload") },
-  quarantine: { arguments: 0, run: () => tellServer(process.env, "quarantine") },
-  health: { arguments: 0, run: () => health(process.env) },
+const COMMANDS: Readonly<Record<string, Subcommand>> = {
+  serve: { arguments: 0, run: async () => (await import("./serve/serve.ts")).serve(process.env) },
+  check: { arguments: 0, run: async () => (await import("./configuration/configuration.ts")).check(process.env) },
+  "config-schema": {
+    arguments: 0,
+    run: async () => {
+      const { configSchema } = await import("./configuration/config-schema.ts");
+      console.log(JSON.stringify(configSchema(), null, 2));
+    },
+  },
+  reload: { arguments: 0, run: () => tellRunning("reload") },
+  quarantine: { arguments: 0, run: () => tellRunning("quarantine") },
+  health: { arguments: 0, run: async () => (await import("./tools/health.ts")).health(process.env) },
   "create-key": {
     arguments: 1,
     options: ["admin", "role"],
-    run: ([name = ""], { admin = false, role }) => createKey({ name, isAdmin: admin, role }),
+    run: async ([name = ""], { admin = false, role }) => {
+      const { createKey } = await import("./tools/create-key.ts");
+      createKey({ name, isAdmin: admin, role });
+    },
   },
   backup: {
     arguments: 1,
@@ -110,24 +111,37 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   replay: {
     arguments: 1,
     options: ["against"],
-    run: ([file], { against }) => {
+    run: async ([file], { against }) => {
       if (!file || !against)
         throw new Refusal(EXIT.usage, "replay needs a file and a server: `responses-edge replay FILE --against URL`.");
+      const { replayRun } = await import("./tools/replay-run.ts");
       return replayRun({ file, against, key: process.env.OPENAI_API_KEY });
     },
   },
   doctor: {
     arguments: 1,
     options: ["repair"],
-    run: ([folder], { repair = false }) => doctor(folder ?? dataFolder(), repair, tellAs),
+    run: async ([folder], { repair = false }) => {
+      const { doctor } = await import("./tools/doctor.ts");
+      return doctor(folder ?? (await dataFolder()), repair, tellAs);
+    },
   },
 };
 
 /** The data folder of `serve` under the same environment, in spite of other errors in it. */
-const dataFolder = () => readServeSettings(process.env, []).stateDirectory;
+async function dataFolder(): Promise<string> {
+  const { readServeSettings } = await import("./configuration/serve-settings.ts");
+  return readServeSettings(process.env, []).stateDirectory;
+}
+
+async function tellRunning(command: Command): Promise<void> {
+  const { tellServer } = await import("./tools/tell-server.ts");
+  return tellServer(process.env, command);
+}
 
 async function makeBackup(into: string, since: string | undefined): Promise<void> {
-  const { folder, ...made } = await backup({ data: dataFolder(), into, since });
+  const { backup } = await import("./backup/backup.ts");
+  const { folder, ...made } = await backup({ data: await dataFolder(), into, since });
   const linked = since === undefined ? "" : `, ${made.unchanged} of them unchanged since ${since}`;
   const message = `Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${folder}.`;
   tell(`${message}${inBucketsText(made.inBuckets, NOT_COPIED)}`, { folder, ...made });
@@ -139,10 +153,11 @@ async function makeBackup(into: string, since: string | undefined): Promise<void
  * and goes on.
  */
 async function makeSeries(into: string, { keep: kept, every }: Options): Promise<void> {
+  const { durationOf, keepOf, nextBackup } = await import("./backup/backup-series.ts");
   const keep = kept === undefined ? undefined : keepOf(kept);
   const interval = every === undefined ? undefined : durationOf(every);
   const make = async () => {
-    const { folder, ...made } = await nextBackup(dataFolder(), into, keep);
+    const { folder, ...made } = await nextBackup(await dataFolder(), into, keep);
     const linked = `, ${made.unchanged} of them unchanged since the last one`;
     const removed = made.removed.length > 0 ? ` Removed: ${made.removed.join(", ")}.` : "";
     const message = `Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${folder}.`;
@@ -167,13 +182,15 @@ function refuseDamaged({ damaged }: Pick<BackupResult, "damaged">): void {
 }
 
 async function bringBackOne(chosen: { from: string; at: string | undefined; only: string }): Promise<void> {
-  const { file, startedAt, quarantined } = await restoreObject({ ...chosen, data: dataFolder() });
+  const { restoreObject } = await import("./backup/restore-object.ts");
+  const { file, startedAt, quarantined } = await restoreObject({ ...chosen, data: await dataFolder() });
   const before = quarantined === undefined ? "" : ` The file that was there is ${quarantined}.`;
   tell(`Restored ${file} of ${startedAt}.${before}`, { file, backup_started_at: startedAt, quarantined });
 }
 
 async function bringBack(from: string, at: string | undefined): Promise<void> {
-  const { folder, startedAt, ...made } = await restore({ from, at, data: dataFolder() });
+  const { restore } = await import("./backup/restore.ts");
+  const { folder, startedAt, ...made } = await restore({ from, at, data: await dataFolder() });
   const message = `Restored ${made.objects} objects (${inMb(made.bytes)}) of ${startedAt} into ${folder}.`;
   const beside = inBucketsText(made.inBuckets, "are read from the bucket that FILES_S3_BUCKET names");
   tell(`${message}${beside}`, { folder, backup_started_at: startedAt, ...made });

@@ -7,15 +7,9 @@
  */
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import {
-  backendOf,
-  checkVariables,
-  keySourcesOf,
-  sealingOf,
-  warningsOf,
-  workerVariables,
-} from "../cli/configuration/environment.ts";
-import { tellModelServers } from "../cli/configuration/model-servers.ts";
+import { backendOf, keySourcesOf, sealingOf } from "../cli/configuration/banner.ts";
+import { checkVariables, warningsOf, workerVariables } from "../cli/configuration/environment.ts";
+import { modelServerLines } from "../cli/configuration/model-servers.ts";
 import { readStartSettings } from "../cli/configuration/serve-settings.ts";
 import { checkAddress } from "../cli/serve/addresses.ts";
 import { BoundedProcesses } from "../cli/serve/bounded-processes.ts";
@@ -83,7 +77,9 @@ async function start(): Promise<void> {
     say: console.log,
   });
   console.log(banner(`http://localhost:${worker.port}`, variables, simulator !== undefined));
-  if (!simulator) void tellModelServers(variables, (level, line) => console[level](line));
+  if (!simulator) {
+    void modelServerLines(variables).then((lines) => lines.forEach(({ level, line }) => void console[level](line)));
+  }
   const first = await Promise.race([worker.ended.then(() => "ended" as const), stopping.first]);
   if (first === "ended") throw new Refusal(EXIT.failed, "The Worker's process has ended.");
   await worker.stop(0);

@@ -2,8 +2,9 @@ import { existsSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { damageIn, namesIn, newAlarmList } from "../tools/alarm-lists.ts";
-import { type BackupFile, objectIdOf } from "./backup-manifest.ts";
+import type { BackupFile } from "./backup-manifest.ts";
 import { BUSY_TIMEOUT_MS, isCopiedLive } from "./live-copy.ts";
+import { objectIdOf } from "./object-files.ts";
 
 /**
  * The alarms of a class, as workerd keeps them: by their objects' ids, with the objects' names, which are stored

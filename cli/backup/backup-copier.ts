@@ -7,20 +7,10 @@ import { isDamage } from "../tools/alarm-lists.ts";
 import { eachOf } from "../tools/each-of.ts";
 import { AlarmList } from "./backup-alarms.ts";
 import { withdrawUnsure } from "./backup-files.ts";
-import {
-  alarmIn,
-  type BackupFile,
-  type BucketFiles,
-  faultIn,
-  filesInBuckets,
-  METADATA_FILE,
-  makeDurable,
-  OBJECT_FILE,
-  objectIdOf,
-  sha256Of,
-} from "./backup-manifest.ts";
+import { type BackupFile, type BucketFiles, filesInBuckets, makeDurable, sha256Of } from "./backup-manifest.ts";
 import type { BackupStore } from "./backup-store.ts";
 import { isCopiedAsItIs, isCopiedLive, isSame, settledState } from "./live-copy.ts";
+import { alarmIn, faultIn, METADATA_FILE, OBJECT_FILE, objectIdOf } from "./object-files.ts";
 
 /** Copies the objects of a data folder, class by class. */
 

@@ -1,12 +1,11 @@
 import { createHash } from "node:crypto";
 import { createReadStream, existsSync, readFileSync } from "node:fs";
 import { open, rename, writeFile } from "node:fs/promises";
-import { basename, join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
-import { pathToFileURL } from "node:url";
+import { join } from "node:path";
 import { z } from "zod";
 import { EXIT, Refusal } from "../serve/refusal.ts";
 import { checkFormat, FORMAT } from "../serve/written-by.ts";
+import { openQuiet } from "./object-files.ts";
 
 /**
  * A backup: a folder for each class with a SQLite file for each object, as in a data folder, and a manifest with the
@@ -14,11 +13,6 @@ import { checkFormat, FORMAT } from "../serve/written-by.ts";
  */
 
 export const MANIFEST_FILE = "backup.json";
-
-/** A class's list of alarms. */
-export const METADATA_FILE = "metadata.sqlite";
-/** The name of an object's database in the folder of its class. */
-export const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
 /** A class's folder and a file in it. Nothing else is read or written, whatever a manifest says. */
 const filePath = z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}\/([0-9a-f]{64}|metadata)\.sqlite$/);
@@ -92,11 +86,6 @@ export async function writeManifest(folder: string, value: Omit<BackupManifest, 
   await makeDurable(folder);
 }
 
-/** An object's id, from the name of its file. */
-export function objectIdOf(path: string): string {
-  return basename(path, ".sqlite");
-}
-
 /** Waits until a file, or a folder's list of files, is on disk. */
 export async function makeDurable(path: string): Promise<void> {
   const handle = await open(path, "r");
@@ -114,30 +103,6 @@ export async function sha256Of(path: string): Promise<string> {
   return hash.digest("hex");
 }
 
-/** The fault that SQLite finds in a file without writers; undefined if the file is intact. Leaves no file beside it. */
-export function faultIn(path: string): string | undefined {
-  try {
-    using database = openQuiet(path);
-    const [row] = database.prepare("PRAGMA quick_check(1)").all();
-    const [said] = Object.values(row ?? {});
-    return said === "ok" ? undefined : String(said);
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
-}
-
-/** The time of the alarm of the object in a file, Unix nanoseconds. For a copy, which has no writer. */
-export function alarmIn(path: string): bigint | null {
-  using database = openQuiet(path);
-  const has = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = '_cf_METADATA'").get();
-  if (!has) return null;
-  // The alarm is the first of an object's metadata.
-  const statement = database.prepare("SELECT value FROM _cf_METADATA WHERE key = 1");
-  statement.setReadBigInts(true);
-  const value = statement.get()?.value;
-  return typeof value === "bigint" ? value : null;
-}
-
 /** Files whose bytes are in a bucket. */
 export type BucketFiles = z.output<typeof bucketFiles>;
 
@@ -150,11 +115,4 @@ export function filesInBuckets(path: string): BucketFiles {
     "SELECT COUNT(*) AS files, IFNULL(SUM(bytes), 0) AS bytes FROM file WHERE body ->> '$.at' IN ('r2', 's3')";
   const row = database.prepare(count).get();
   return { files: Number(row?.files), bytes: Number(row?.bytes) };
-}
-
-/** Opens a file without changing it: SQLite makes no write-ahead log beside it, and looks for none. */
-function openQuiet(path: string): DatabaseSync {
-  const url = pathToFileURL(path);
-  url.searchParams.set("immutable", "1");
-  return new DatabaseSync(url, { readOnly: true });
 }

@@ -8,8 +8,9 @@ import { EXIT, Refusal } from "../serve/refusal.ts";
 import { shareFolders } from "../serve/shares.ts";
 import { uniqueKeyOf } from "../serve/workerd.ts";
 import { Copier, filesOf } from "./backup-copier.ts";
-import { type BucketFiles, METADATA_FILE } from "./backup-manifest.ts";
+import type { BucketFiles } from "./backup-manifest.ts";
 import { folderStore } from "./backup-store.ts";
+import { METADATA_FILE } from "./object-files.ts";
 
 /**
  * `backup`: a copy of a data folder, also of one that a process writes to meanwhile. It does not call that process, and

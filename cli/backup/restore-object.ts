@@ -8,16 +8,9 @@ import { EXIT, Refusal } from "../serve/refusal.ts";
 import { shareFolder } from "../serve/shares.ts";
 import { checkWrittenBy } from "../serve/written-by.ts";
 import { newAlarmList, quarantine } from "../tools/alarm-lists.ts";
-import {
-  alarmIn,
-  faultIn,
-  METADATA_FILE,
-  makeDurable,
-  OBJECT_FILE,
-  readManifest,
-  sha256Of,
-} from "./backup-manifest.ts";
+import { makeDurable, readManifest, sha256Of } from "./backup-manifest.ts";
 import { backupAt } from "./backup-series.ts";
+import { alarmIn, faultIn, METADATA_FILE, OBJECT_FILE } from "./object-files.ts";
 import type { RestoreOptions } from "./restore.ts";
 
 /** `restore --only FILE`: one object of a backup into a data folder that has the others, such as after damage to its file. */

@@ -10,13 +10,12 @@ import {
   type BackupFile,
   type BackupManifest,
   type BucketFiles,
-  faultIn,
-  METADATA_FILE,
   makeDurable,
   readManifest,
   sha256Of,
 } from "./backup-manifest.ts";
 import { backupAt } from "./backup-series.ts";
+import { faultIn, METADATA_FILE } from "./object-files.ts";
 
 /**
  * `restore`: a backup into an empty data folder. Files are copied and checked in a folder beside their final place, and

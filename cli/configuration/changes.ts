@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import type { TextVariables } from "../../src/config/index.ts";
 
 /** The difference of two configurations in names only: values may be secrets. */
 
@@ -56,3 +57,22 @@ function entryChanges(before: ReadonlyMap<string, unknown[]>, after: ReadonlyMap
     return `${name} ${had === undefined ? "added" : has === undefined ? "removed" : "changed"}`;
   });
 }
+
+/**
+ * The keys and model servers that a change takes away, in words, where these are all or most of them: an editor or a copy that has
+ * stopped in the middle of the file does that, too. Undefined for another change.
+ */
+export function lossOf(before: TextVariables, after: TextVariables): string | undefined {
+  const lost = Object.entries(COUNTED).flatMap(([what, count]) => {
+    const [had, has] = [count(before), count(after)];
+    return has * 2 < had ? [`${had - has} of ${had} ${what}`] : [];
+  });
+  return lost.length === 0 ? undefined : lost.join(" and ");
+}
+
+const COUNTED: Readonly<Record<string, (variables: TextVariables) => number>> = {
+  keys: ({ API_KEYS = "", ADMIN_KEY = "" }) => [API_KEYS, ADMIN_KEY].join().split(",").filter(Boolean).length,
+  "model servers": ({ VLLM_BASE_URL, UPSTREAMS }) => {
+    return Number(VLLM_BASE_URL !== undefined) + Object.keys(JSON.parse(UPSTREAMS ?? "{}") ?? {}).length;
+  },
+};

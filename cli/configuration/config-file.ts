@@ -3,38 +3,30 @@ import { parse as parseToml, TomlError } from "smol-toml";
 import { isMap, isScalar, LineCounter, parseDocument } from "yaml";
 import { misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../../src/config/index.ts";
 import { systemCode } from "../serve/refusal.ts";
+import type { FilePlaces } from "./file-places.ts";
 
 /**
  * The file of `CONFIG_FILE`: the variables as YAML, or as TOML if its name ends so, each by its name in lower case. A text, a number or a flag is the
  * variable's value; a list of texts is joined with commas, and any other value becomes JSON.
  */
-export interface ConfigFile {
-  path: string;
+export interface ConfigFile extends FilePlaces {
   /** The variables in the file, by their names. */
   variables: Readonly<Record<string, string>>;
   /** The errors of the file by itself: `FILE:LINE: …`. */
   mistakes: string[];
   /** The file has no variables: it cannot be read, or is no list of variables. */
   isUnreadable: boolean;
-  /** The line of a variable, from 1. */
-  lineOf(name: string): number | undefined;
 }
 
 /** The maximum length of a configuration, in bytes. */
 const MAX_BYTES = 1024 * 1024;
-
-/**
- * The interval at which the file is checked, in milliseconds. A check follows all links, so that it sees a replaced
- * file, too.
- */
-const POLL_MS = 1_000;
 
 /** Reads the file. `others` are variables that it may set beside the Worker's. */
 export function readConfigFile(path: string, others: readonly string[]): ConfigFile {
   const lines = new Map<string, number>();
   const variables: Record<string, string> = {};
   const mistakes: string[] = [];
-  const file = { path, variables, mistakes, isUnreadable: true, lineOf: (name: string) => lines.get(name) };
+  const file = { path, variables, mistakes, isUnreadable: true, lines };
   let text: string;
   try {
     if (statSync(path).size > MAX_BYTES) {
@@ -132,15 +124,6 @@ function textOf(value: unknown): string | undefined {
   return isList ? value.join(",") : JSON.stringify(value);
 }
 
-/** Adds the path and line in the file to mistakes of variables (`NAME: …`). */
-export function inFile(file: ConfigFile, mistakes: readonly string[]): string[] {
-  return mistakes.map((mistake) => {
-    const [, name = "", rest = ""] = /^([A-Z][A-Z0-9_]*): ([\s\S]*)$/.exec(mistake) ?? [];
-    const line = file.lineOf(name);
-    return line === undefined ? mistake : `${file.path}:${line}: ${name.toLowerCase()}: ${rest}`;
-  });
-}
-
 /** The Worker's variables among those of the file. */
 export function workerPart(variables: Readonly<Record<string, string>>): TextVariables {
   const own: readonly string[] = VARIABLE_NAMES;
@@ -148,34 +131,4 @@ export function workerPart(variables: Readonly<Record<string, string>>): TextVar
   // As `workerVariables` does (docs/operations.md).
   if (part.VLLM_BASE_URL?.startsWith("http://")) part.VLLM_TRANSPORT ??= "mixed";
   return part;
-}
-
-/**
- * Calls `onChange` when a file differs from its state at this call, or at the last `onChange`. It waits until no file
- * has changed between two checks, because an editor writes in pieces.
- */
-export function watchFiles(paths: readonly string[], onChange: () => void): Disposable {
-  const look = () => paths.map(fileState).join();
-  let told = look();
-  let seen = told;
-  const timer = setInterval(() => {
-    const now = look();
-    if (now === seen && now !== told) {
-      told = now;
-      onChange();
-    }
-    seen = now;
-  }, POLL_MS);
-  timer.unref();
-  return { [Symbol.dispose]: () => clearInterval(timer) };
-}
-
-/** A text that changes when the file is replaced or written. It is empty if the file cannot be read. */
-function fileState(path: string): string {
-  try {
-    const { ino, mtimeMs, size } = statSync(path);
-    return `${ino} ${mtimeMs} ${size}`;
-  } catch {
-    return "";
-  }
 }

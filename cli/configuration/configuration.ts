@@ -1,18 +1,20 @@
 import type { TextVariables } from "../../src/config/index.ts";
 import { MAKES_KEYS } from "../../src/config/keys.ts";
-import { withFile } from "../../src/config/layers.ts";
+import { withFile } from "../../src/config/raw-servers.ts";
 import { faultOf } from "../serve/certificate.ts";
 import { fewFiles, openFilesLimit } from "../serve/open-files.ts";
-import { inFile, workerPart } from "./config-file.ts";
+import { keySourcesOf } from "./banner.ts";
+import { workerPart } from "./config-file.ts";
 import {
   checkVariables,
   type Environment,
-  keySourcesOf,
   mistakesOf,
   refuseMistakes,
+  variableFiles,
   warningsOf,
   workerVariables,
 } from "./environment.ts";
+import { inFile } from "./file-places.ts";
 import { type FoundServer, findModelServers } from "./model-servers.ts";
 import { configFileOf, readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
 import { parserAdvice } from "./server-parsers.ts";
@@ -28,6 +30,8 @@ export interface Configuration {
   written: Readonly<Record<string, string>>;
   /** The variables of both. */
   all: TextVariables;
+  /** The files that values of variables were read from. */
+  files: string[];
   /** Settings that may be errors, one per line. */
   warnings: string[];
 }
@@ -53,6 +57,7 @@ export function readConfiguration(environment: Environment): Configuration {
     file,
     written: written?.variables ?? {},
     all,
+    files: variableFiles(environment),
     warnings: [...warningsOf(environment, SERVE_VARIABLES), ...(few ? [few] : [])],
   };
 }
@@ -77,28 +82,9 @@ export function readChangedFile(environment: Environment, variables: TextVariabl
     all,
     mistakes,
     settings,
-    placed: (found: readonly string[]) => inFile(written, found),
+    places: { path: written.path, lines: written.lines },
   };
 }
-
-/**
- * The keys and model servers that a change takes away, in words, where these are all or most of them: an editor or a copy that has
- * stopped in the middle of the file does that, too. Undefined for another change.
- */
-export function lossOf(before: TextVariables, after: TextVariables): string | undefined {
-  const lost = Object.entries(COUNTED).flatMap(([what, count]) => {
-    const [had, has] = [count(before), count(after)];
-    return has * 2 < had ? [`${had - has} of ${had} ${what}`] : [];
-  });
-  return lost.length === 0 ? undefined : lost.join(" and ");
-}
-
-const COUNTED: Readonly<Record<string, (variables: TextVariables) => number>> = {
-  keys: ({ API_KEYS = "", ADMIN_KEY = "" }) => [API_KEYS, ADMIN_KEY].join().split(",").filter(Boolean).length,
-  "model servers": ({ VLLM_BASE_URL, UPSTREAMS }) => {
-    return Number(VLLM_BASE_URL !== undefined) + Object.keys(JSON.parse(UPSTREAMS ?? "{}") ?? {}).length;
-  },
-};
 
 /**
  * The mistake of an environment without a source of keys: a forgotten variable must not open the server to everybody.

@@ -1,7 +1,7 @@
 import { lookup } from "node:dns/promises";
 import type { TextVariables } from "../../src/config/index.ts";
-import { serversOf, withFile } from "../../src/config/layers.ts";
-import type { RawEntry } from "../../src/config/server-entry.ts";
+import type { RawEntry } from "../../src/config/raw-servers.ts";
+import { serversOf, withFile } from "../../src/config/raw-servers.ts";
 
 /**
  * Model servers behind one name: `discover` in `UPSTREAMS`. Each address is a server of its own, so that a conversation

@@ -131,13 +131,19 @@ async function kindsOf(server: ModelServerConfig, cards: readonly ModelCard[]): 
   return probed ? [probed, ...known] : known;
 }
 
-/** Tells how each model server answers: as information, or as a warning if it cannot be used as it is. Does not throw. */
-export async function tellModelServers(
-  variables: TextVariables,
-  tell: (level: "info" | "warn", line: string, fields: { model_server: string; fault?: string }) => void,
-): Promise<void> {
-  for (const { name, answer, fault } of await findModelServers(variables)) {
-    const line = `The model server ${name} ${answer}.`.replace(/([.?])\.$/, "$1");
-    tell(fault === undefined ? "info" : "warn", line, { model_server: name, ...(fault && { fault }) });
-  }
+/** A line of the log about a model server. */
+export interface ModelServerLine {
+  level: "info" | "warn";
+  line: string;
+  fields: { model_server: string; fault?: FoundServer["fault"] };
+}
+
+/** How each model server answers: as information, or as a warning if it cannot be used as it is. Does not throw. */
+export async function modelServerLines(variables: TextVariables): Promise<ModelServerLine[]> {
+  const found = await findModelServers(variables);
+  return found.map(({ name, answer, fault }) => ({
+    level: fault === undefined ? "info" : "warn",
+    line: `The model server ${name} ${answer}.`.replace(/([.?])\.$/, "$1"),
+    fields: { model_server: name, ...(fault && { fault }) },
+  }));
 }

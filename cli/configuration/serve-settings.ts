@@ -3,9 +3,9 @@ import { resolve } from "node:path";
 import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { z } from "zod";
 import { type Mistake, mistakeText, readSection, type Section, variable } from "../../src/config/variable.ts";
-import { clusterSection, readClusterSettings } from "../cluster/cluster.ts";
+import { clusterSection, readClusterSettings } from "../cluster/cluster-settings.ts";
 import { LEAST_FREE } from "../serve/free-disk.ts";
-import type { LogFormat } from "../serve/log-lines.ts";
+import { logFormat } from "../serve/log-lines.ts";
 import { EXIT, Refusal } from "../serve/refusal.ts";
 import { type ConfigFile, readConfigFile } from "./config-file.ts";
 import type { Environment } from "./environment.ts";
@@ -114,11 +114,6 @@ export const SERVE_VARIABLES: readonly string[] = [
 
 /** Settings of a process: durations in milliseconds, paths absolute, `cluster` undefined for a single server. */
 export type ServeSettings = ReturnType<typeof readServeSettings>;
-
-/** The format of the log, also for an environment with errors. A terminal is for people, a pipe for machines. */
-export function logFormat({ LOG_FORMAT: format }: Environment): LogFormat {
-  return format === "json" || format === "text" ? format : process.stdout.isTTY ? "text" : "json";
-}
 
 /** The file of `CONFIG_FILE`; undefined without one. */
 export function configFileOf({ CONFIG_FILE: path }: Environment): ConfigFile | undefined {

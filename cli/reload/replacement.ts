@@ -1,9 +1,9 @@
-import { realpathSync, statSync } from "node:fs";
-import { dirname, extname, join } from "node:path";
+import { statSync } from "node:fs";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { readConfiguration } from "../configuration/configuration.ts";
 import { markDataFolder } from "../serve/data-folder.ts";
-import { findRoot, shippedBundle, version, workerd } from "../serve/installation.ts";
+import { readConfiguration } from "../serve/helper-process.ts";
+import { installedFile, shippedBundle, version, workerd } from "../serve/installation.ts";
 import { EXIT, Refusal } from "../serve/refusal.ts";
 import { startWorker } from "../serve/worker-process.ts";
 
@@ -13,7 +13,7 @@ import { startWorker } from "../serve/worker-process.ts";
  * A number that changes with the messages between launcher and Worker, and with the names of objects: another number
  * requires a restart.
  */
-export const HAND_OVER_VERSION = 1;
+export const HAND_OVER_VERSION = 2;
 
 export { markDataFolder, readConfiguration, startWorker, version };
 
@@ -25,14 +25,14 @@ type Replacement = Pick<
 const own: Replacement = { HAND_OVER_VERSION, markDataFolder, readConfiguration, startWorker, version };
 
 /** The file of the installed version when this program started. */
-const ownFile = identityOf(replacementFile());
+const ownFile = identityOf(installedFile("reload/replacement"));
 
 /**
  * Loads the installed version. Throws a Refusal if that version cannot follow this one without a restart. Node never
  * forgets a module: a file is loaded only once, and this program's own version not again.
  */
 export async function installedReplacement(): Promise<Replacement> {
-  const file = replacementFile();
+  const file = installedFile("reload/replacement");
   const identity = identityOf(file);
   if (identity === ownFile) return own;
   const loaded = (await import(`${pathToFileURL(file).href}?file=${identity}`)) as Replacement;
@@ -49,11 +49,5 @@ function identityOf(file: string): string {
 /** The files that an upgrade of the package replaces. A checkout has none: a change of its sources is no upgrade. */
 export function installedFiles(): string[] {
   if (!shippedBundle) return [];
-  return [process.argv[1] ?? "", replacementFile(), join(shippedBundle, "index.js"), workerd];
-}
-
-/** A separate file in the package; the command's path may lead to another folder than at the start. */
-function replacementFile(): string {
-  if (!shippedBundle) return join(import.meta.dirname, `replacement${extname(import.meta.filename)}`);
-  return join(findRoot(dirname(realpathSync(process.argv[1] ?? ""))), "replacement.js");
+  return [process.argv[1] ?? "", installedFile("reload/replacement"), join(shippedBundle, "index.js"), workerd];
 }

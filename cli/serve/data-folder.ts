@@ -11,9 +11,8 @@ import {
 import { dirname, join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import { z } from "zod";
 import { SCHEMA_VERSIONS } from "../../src/store/objects/registry.ts";
-import { METADATA_FILE } from "../backup/backup-manifest.ts";
+import { METADATA_FILE } from "../backup/object-files.ts";
 import { damageIn, type RebuiltList, rebuildAlarmList } from "../tools/alarm-lists.ts";
 import { version } from "./installation.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
@@ -44,16 +43,15 @@ const ORPHAN_POLL_MS = 50;
 /** SQLITE_BUSY: another process has a lock. */
 const SQLITE_BUSY = 5;
 
-const marker = z.object({
-  format: z.int().default(1),
-  version: z.string(),
-  schema: z.record(z.string(), z.int()),
-  /** The number of workers that share the objects, if there are several; 0 while the objects are being moved. */
-  workers: z.int().optional(),
-});
-
 /** The versions that wrote into a folder. */
-export type Marker = Readonly<z.output<typeof marker>>;
+export interface Marker {
+  readonly format: number;
+  readonly version: string;
+  /** The version of the tables of each class. */
+  readonly schema: Readonly<Record<string, number>>;
+  /** The number of workers that share the objects, if there are several; 0 while the objects are being moved. */
+  readonly workers?: number | undefined;
+}
 
 export interface DataFolder {
   /** Absolute. */
@@ -168,10 +166,20 @@ export function readMarker(folder: string): Marker | undefined {
   const file = join(folder, MARKER_FILE);
   if (!existsSync(file)) return undefined;
   try {
-    return marker.parse(JSON.parse(readFileSync(file, "utf8")));
+    return markerIn(JSON.parse(readFileSync(file, "utf8")));
   } catch {
     throw new Refusal(EXIT.configuration, `${file} is damaged: it is not in this program's format.`);
   }
+}
+
+/** Checks a marker, without a schema: `serve` loads none (`helper-process.ts`). */
+function markerIn(value: Partial<Record<keyof Marker, unknown>>): Marker {
+  const { format = 1, version, schema, workers } = value;
+  const numbers = [format, workers ?? 0, ...Object.values(schema as object)];
+  if (typeof version !== "string" || typeof schema !== "object" || !numbers.every(Number.isSafeInteger)) {
+    throw new TypeError("no marker");
+  }
+  return { format, version, schema, workers } as Marker;
 }
 
 function checkRestore(path: string): void {

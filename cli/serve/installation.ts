@@ -1,6 +1,6 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
+import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { EXIT, Refusal } from "./refusal.ts";
 
@@ -53,6 +53,18 @@ export function findRoot(folder: string): string {
   const above = dirname(folder);
   if (above === folder) throw new Error("This program is in no folder with its package.json.");
   return findRoot(above);
+}
+
+/**
+ * The path of another program of this project, by its path in `cli` without an extension. In a package that is the one of the
+ * installed version, which may be newer than this program: the command's path may lead to another folder than at the start.
+ */
+export function installedFile(name: string): string {
+  if (shippedBundle) return join(findRoot(dirname(realpathSync(process.argv[1] ?? ""))), `${basename(name)}.js`);
+  const extension = extname(import.meta.filename);
+  return extension === ".ts"
+    ? join(root, "cli", `${name}.ts`)
+    : join(import.meta.dirname, `${basename(name)}${extension}`);
 }
 
 function readManifest(folder: string): Manifest {

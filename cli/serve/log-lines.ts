@@ -9,6 +9,11 @@ import { logLine, oneLine } from "@responses-edge/bounded-io/json-text";
 /** `text` for people; `json` for machines: an object on each line. */
 export type LogFormat = "text" | "json";
 
+/** The format of the log, also for an environment with errors. A terminal is for people, a pipe for machines. */
+export function logFormat({ LOG_FORMAT: format }: Readonly<Record<string, string | undefined>>): LogFormat {
+  return format === "json" || format === "text" ? format : process.stdout.isTTY ? "text" : "json";
+}
+
 type Level = "info" | "warn" | "error";
 
 /** A line of workerd. `source` is present if workerd itself writes it. */

@@ -3,19 +3,21 @@ import { resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { TextVariables } from "../../src/config/index.ts";
 import { checkKind } from "../cluster/cluster.ts";
-import { changesBetween } from "../configuration/changes.ts";
-import { watchFiles } from "../configuration/config-file.ts";
-import { lossOf, readChangedFile, readConfiguration } from "../configuration/configuration.ts";
+import { backendOf, keySourcesOf, sealingOf } from "../configuration/banner.ts";
+import { changesBetween, lossOf } from "../configuration/changes.ts";
 import { Discovery } from "../configuration/discovery.ts";
-import { backendOf, type Environment, keySourcesOf, sealingOf, variableFiles } from "../configuration/environment.ts";
-import { tellModelServers } from "../configuration/model-servers.ts";
+import type { Environment } from "../configuration/environment.ts";
+import { inFile } from "../configuration/file-places.ts";
+import type { ModelServerLine } from "../configuration/model-servers.ts";
 import type { ServeSettings } from "../configuration/serve-settings.ts";
-import { takeCommands } from "../reload/reload.ts";
+import { watchFiles } from "../configuration/watched-files.ts";
+import { takeCommands } from "../reload/control-socket.ts";
 import { installedFiles } from "../reload/replacement.ts";
 import { isLoopback, ownUrl } from "./addresses.ts";
 import { BoundedProcesses } from "./bounded-processes.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
 import type { LauncherState } from "./free-disk.ts";
+import { endHelper, modelServerLines, readChangedFile, readConfiguration } from "./helper-process.ts";
 import { checkPlatform, version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
@@ -35,8 +37,16 @@ const SECOND_LOOK_MS = 10_000;
  */
 export async function serve(environment: Environment): Promise<void> {
   checkPlatform();
-  const configuration = readConfiguration(environment);
-  const { settings, variables, all, warnings } = configuration;
+  // A closed terminal ends its programs; elsewhere the signal requests a reload, also while the process starts.
+  const stopping = untilStopped(process.stdin.isTTY ? ["SIGHUP"] : []);
+  let wantsReload = false;
+  let onHangUp = () => {
+    wantsReload = true;
+  };
+  if (!process.stdin.isTTY) process.on("SIGHUP", () => onHangUp());
+  using _helper = { [Symbol.dispose]: endHelper };
+  const configuration = await readConfiguration(environment);
+  const { settings, variables, all, files, warnings } = configuration;
   let { file, all: applied, written } = configuration;
   const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
@@ -46,13 +56,6 @@ export async function serve(environment: Environment): Promise<void> {
     say(ownLine(level, message, logFormat, fields));
   for (const warning of warnings) tell("warn", warning);
 
-  // A closed terminal ends its programs; elsewhere the signal requests a reload, also while the process starts.
-  const stopping = untilStopped(process.stdin.isTTY ? ["SIGHUP"] : []);
-  let wantsReload = false;
-  let onHangUp = () => {
-    wantsReload = true;
-  };
-  if (!process.stdin.isTTY) process.on("SIGHUP", () => onHangUp());
   const { workers: count } = settings;
   const folder = await openDataFolder(stateDirectory, { workers: count });
   if (folder.moved) {
@@ -95,10 +98,12 @@ export async function serve(environment: Environment): Promise<void> {
     const reload = async (reason: string, quarantines = false) => {
       manager.reloading();
       try {
-        await workers.replaceWorkers(reason, quarantines);
-        if (environment.CONFIG_FILE) {
+        const fileBefore = file;
+        const read = await workers.replaceWorkers(reason, quarantines);
+        // A file that was applied meanwhile is newer.
+        if (environment.CONFIG_FILE && file === fileBefore) {
           const before = written;
-          ({ file, all: applied, written } = readChangedFile(environment, variables));
+          ({ file, all: applied, written } = read);
           state.isFileRefused = false;
           tellChanges("The new process has another configuration", changesBetween(before, written));
         }
@@ -129,7 +134,8 @@ export async function serve(environment: Environment): Promise<void> {
     const reread = async (isSecond = false) => {
       if (signal.aborted) return;
       clearTimeout(second);
-      const changed = readChangedFile(environment, variables);
+      const changed = await readChangedFile(environment, variables);
+      if (signal.aborted) return;
       const loss = changed.mistakes.length > 0 || isSecond ? undefined : lossOf(applied, changed.all);
       if (loss !== undefined) {
         const when = `if it stays so for ${SECOND_LOOK_MS / 1000} s, or at once by a reload`;
@@ -137,7 +143,8 @@ export async function serve(environment: Environment): Promise<void> {
         second = setTimeout(onChange, SECOND_LOOK_MS, true);
         return;
       }
-      const mistakes = changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await putInForce(changed.file));
+      const mistakes =
+        changed.mistakes.length > 0 ? changed.mistakes : inFile(changed.places, await putInForce(changed.file));
       state.isFileRefused = mistakes.length > 0;
       if (mistakes.length > 0) {
         const faults = mistakes.map((mistake) => `  ${mistake}`).join("\n");
@@ -166,7 +173,7 @@ export async function serve(environment: Environment): Promise<void> {
         tell("warn", `The configuration file could not be applied (${error}).`);
       });
     using _watching = path ? watchFiles([resolve(path)], onChange) : undefined;
-    using _secrets = watchFiles(variableFiles(environment), onRenewal);
+    using _secrets = watchFiles(files, onRenewal);
     const installed = cluster ? [] : installedFiles();
     using _installed = watchFiles(installed, () => {
       // During an installation files are missing.
@@ -184,7 +191,10 @@ export async function serve(environment: Environment): Promise<void> {
     manager.ready();
     if (wantsReload) onHangUp();
     // The start does not wait for it: a model server may take as long as it wants.
-    void tellModelServers(all, tell);
+    const tellModelServers = (lines: readonly ModelServerLine[]) => {
+      for (const { level, line, fields } of lines) tell(level, line, fields);
+    };
+    void modelServerLines(all).then(tellModelServers, () => {});
 
     await Promise.race([workers.failed, stopping.first]);
     manager.stopping();

@@ -84,24 +84,25 @@ export class Service {
    * values. Rejects with a Refusal if the configuration is wrong or the new Worker does not start. The serving one then
    * continues.
    * With `quarantines` the files of damaged objects go into quarantine while neither process has them open.
+   * Gives the configuration of the new Worker.
    */
-  replaceWorker(reason: string, quarantines = false): Promise<void> {
+  replaceWorker(reason: string, quarantines = false): Promise<Configuration> {
     return this.#afterOthers(() => this.#replace(reason, quarantines));
   }
 
   /** Replaces or starts the Worker when earlier calls have ended. */
-  #afterOthers(act: () => Promise<void>): Promise<void> {
+  #afterOthers<Result>(act: () => Promise<Result>): Promise<Result> {
     const done = this.#replacing.then(act);
     this.#replacing = done.catch(() => {});
     return done;
   }
 
-  async #replace(reason: string, quarantines: boolean): Promise<void> {
+  async #replace(reason: string, quarantines: boolean): Promise<Configuration> {
     const { folder } = this.#options;
     const began = performance.now();
     const next = await installedReplacement();
     const before = this.#configuration;
-    const configuration = next.readConfiguration(this.#options.environment);
+    const configuration = await next.readConfiguration(this.#options.environment);
     const { settings, warnings } = configuration;
     if (settings.cluster) {
       throw new Refusal(EXIT.failed, "An instance of a cluster hands over by a restart (docs/kubernetes.md).");
@@ -128,6 +129,7 @@ export class Service {
       ...{ version: next.version, after_ms: ms, ...(this.#isOfSeveral && { worker: this.#options.share?.worker }) },
       ...(next.version !== version && { before: version }),
     });
+    return configuration;
   }
 
   /**

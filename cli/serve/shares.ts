@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } fro
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { CLASS_NAMES, workerOf } from "../../src/store/objects/registry.ts";
-import { METADATA_FILE } from "../backup/backup-manifest.ts";
+import { METADATA_FILE } from "../backup/object-files.ts";
 import { newAlarmList } from "../tools/alarm-lists.ts";
 import { uniqueKeyOf } from "./workerd.ts";
 

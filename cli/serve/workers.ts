@@ -103,9 +103,11 @@ export class Workers {
     return this.#services[0]?.worker.port ?? 0;
   }
 
-  /** Replaces the process of each worker, one after another, as `Service.replaceWorker` does. */
-  async replaceWorkers(reason: string, quarantines = false): Promise<void> {
-    for (const service of this.#services) await service.replaceWorker(reason, quarantines);
+  /** Replaces the process of each worker, one after another, as `Service.replaceWorker` does. Gives the last configuration. */
+  async replaceWorkers(reason: string, quarantines = false): Promise<Configuration> {
+    let configuration = this.#configuration;
+    for (const service of this.#services) configuration = await service.replaceWorker(reason, quarantines);
+    return configuration;
   }
 
   /** True if the log calls an object damaged. */

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { alarmIn, METADATA_FILE, OBJECT_FILE } from "../backup/backup-manifest.ts";
+import { alarmIn, METADATA_FILE, OBJECT_FILE } from "../backup/object-files.ts";
 import { objectId } from "./object-ids.ts";
 
 /**

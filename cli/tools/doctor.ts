@@ -2,7 +2,7 @@ import { existsSync, readdirSync, rmSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { CLASS_NAMES } from "../../src/store/objects/registry.ts";
-import { METADATA_FILE, OBJECT_FILE } from "../backup/backup-manifest.ts";
+import { METADATA_FILE, OBJECT_FILE } from "../backup/object-files.ts";
 import { MARKER_FILE, openFolderAsItIs, readMarker, UNFINISHED_RESTORE } from "../serve/data-folder.ts";
 import { EXIT, Refusal } from "../serve/refusal.ts";
 import { shareFolders } from "../serve/shares.ts";

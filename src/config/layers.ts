@@ -1,15 +1,13 @@
 import { z } from "zod";
 import { modelPrice } from "./keys.ts";
+import { nameOf, parsed, type RawEntry, secretsOf, serversOf, type Texts } from "./raw-servers.ts";
 import { routeEntry } from "./routes.ts";
-import { defaultName, entriesOf, type RawEntry, serverFields } from "./server-entry.ts";
+import { serverFields } from "./server-entry.ts";
 
 /**
  * The sources of a configuration: the environment, overridden by the file of `CONFIG_FILE`, overridden by the
  * administrators' changes. Each source may set any part.
  */
-
-/** Variables, as text. Bindings pass through. */
-type Texts = Readonly<Record<string, unknown>>;
 
 /** Removes an entry of the lower sources. */
 const removed = z.literal(false);
@@ -46,21 +44,7 @@ export function fileForm(variables: object): Record<string, unknown> {
   };
 }
 
-/** The environment, overridden by a file. Model servers are taken as a whole from one of the two. */
-export function withFile<Env extends object>(env: Env, file: Texts): Env {
-  const merged: Record<string, unknown> = { ...(env as Texts), ...file };
-  if (file.UPSTREAMS !== undefined) {
-    merged.VLLM_BASE_URL = undefined;
-    const names = new Set(entries(file.UPSTREAMS).map(nameOf));
-    if (file.UPSTREAM_SECRETS === undefined) merged.UPSTREAM_SECRETS = secretsOf(names, merged.UPSTREAM_SECRETS);
-  } else if (file.VLLM_BASE_URL !== undefined) {
-    merged.UPSTREAMS = undefined;
-    merged.UPSTREAM_SECRETS = undefined;
-  }
-  return merged as Env;
-}
-
-/** The same, overridden by administrators' changes. */
+/** The environment, overridden by a file (`withFile`) and by administrators' changes. */
 export function withOverrides<Env extends object>(
   env: Env,
   { upstreams, routes, model_prices: prices }: Overrides,
@@ -106,36 +90,4 @@ function changeServers(variables: Record<string, unknown>, changes: Readonly<Rec
   variables.VLLM_BASE_URL = undefined;
   variables.UPSTREAMS = JSON.stringify([...servers.values()]);
   variables.UPSTREAM_SECRETS = secretsOf(names, variables.UPSTREAM_SECRETS);
-}
-
-/** The model servers of variables, in any of their forms. */
-export function serversOf({ UPSTREAMS: pool, VLLM_BASE_URL: url, VLLM: binding }: Texts): RawEntry[] {
-  if (pool) return entries(pool);
-  if (url) return [{ name: "vllm", url }];
-  return binding ? [{ name: "vllm", binding: "VLLM" }] : [];
-}
-
-/** The secrets of these servers; undefined if there are none. Invalid JSON is refused elsewhere. */
-function secretsOf(names: ReadonlySet<string>, text: unknown): unknown {
-  const secrets = parsed(text);
-  if (typeof secrets !== "object" || secrets === null || Array.isArray(secrets)) return text;
-  const kept = Object.entries(secrets).filter(([name]) => names.has(name));
-  return kept.length === 0 ? undefined : JSON.stringify(Object.fromEntries(kept));
-}
-
-function entries(text: unknown): RawEntry[] {
-  return (entriesOf(parsed(text)) ?? []).filter((entry) => typeof entry === "object" && entry !== null) as RawEntry[];
-}
-
-function nameOf(entry: RawEntry): string {
-  return typeof entry.name === "string" ? entry.name : defaultName(entry);
-}
-
-function parsed(text: unknown): unknown {
-  if (typeof text !== "string") return undefined;
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
 }

@@ -1,14 +1,12 @@
-import { createHash } from "node:crypto";
 import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
 import { ENGINES } from "@responses-edge/turn/contract/engine";
 import { z } from "zod";
+import { MAX_SERVERS } from "./raw-servers.ts";
 import { headerSecret, serverUrl } from "./values.ts";
 
 /** The operator's settings of one of several model servers: an entry of `UPSTREAMS`, and of its secrets. */
 
-/** Every request searches the pool. */
-export const MAX_SERVERS = 100;
 export const MAX_WEIGHT = 1_000_000;
 const MAX_MODELS = 1_000;
 
@@ -121,31 +119,3 @@ export const upstreamsText = describedAs(z.string(), () =>
 
 /** The JSON text of `UPSTREAM_SECRETS`, as the file has it. */
 export const upstreamSecretsText = describedAs(z.string(), () => z.record(serverName, z.strictObject(secretFields)));
-
-/** The entries of the parsed `UPSTREAMS`, in their order; undefined if it is neither a list nor entries by name, or has too many. */
-export function entriesOf(json: unknown): unknown[] | undefined {
-  if (typeof json !== "object" || json === null) return undefined;
-  const entries = Array.isArray(json)
-    ? json
-    : Object.entries(json).map(([name, given]) => (isObject(given) ? { name, ...given } : given));
-  return entries.length === 0 || entries.length > MAX_SERVERS ? undefined : entries;
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** An entry as it was given, unchecked. */
-export type RawEntry = { name?: unknown; url?: unknown; binding?: unknown } & Record<string, unknown>;
-
-/** The base URL of a server, which identifies it. Behind a binding its host is arbitrary. */
-export function baseUrlOf({ url, binding }: RawEntry): string {
-  return url === undefined
-    ? `http://${encodeURIComponent(String(binding ?? "")).toLowerCase()}/v1`
-    : String(url).replace(/\/+$/, "");
-}
-
-/** A name that depends only on the server's address, not on its position in the list. */
-export function defaultName(given: RawEntry): string {
-  return `server-${createHash("sha256").update(baseUrlOf(given)).digest("hex").slice(0, 8)}`;
-}

@@ -1,15 +1,7 @@
 import type { ModelServerConfig } from "@responses-edge/engines/settings";
 import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, withoutRedirects } from "./network.ts";
-import {
-  baseUrlOf,
-  defaultName,
-  entriesOf,
-  MAX_SERVERS,
-  type ServerEntry,
-  type ServerSecrets,
-  serverEntry,
-  serverSecrets,
-} from "./server-entry.ts";
+import { baseUrlOf, defaultName, entriesOf, MAX_SERVERS } from "./raw-servers.ts";
+import { type ServerEntry, type ServerSecrets, serverEntry, serverSecrets } from "./server-entry.ts";
 import type { ServerValues } from "./servers.ts";
 import { faultsOf, type Mistake } from "./variable.ts";
 

@@ -69,6 +69,20 @@ describe("the package", () => {
       expect(licenses).toMatch(new RegExp(`^${name} \\d`, "m"));
   });
 
+  it("has neither schemas nor parsers of files in what `serve` loads: its helper process has them for as long as they are used", () => {
+    const loaded = new Set(readdirSync(folder).filter((name) => /^cli-serve-[A-Z0-9]{8}\.js$/.test(name)));
+    const textOf = (name: string) => readFileSync(join(folder, name), "utf8");
+    for (const name of loaded) {
+      for (const [, imported = ""] of textOf(name).matchAll(/^(?:\} from|import) "\.\/([^"]+)";$/gm))
+        loaded.add(imported);
+    }
+    expect(loaded.size).toBeGreaterThan(2);
+    const packages = (names: Iterable<string>) =>
+      [...names].flatMap((name) => textOf(name).match(/^\/\/ node_modules\/(?:zod|yaml|smol-toml)\//gm) ?? []);
+    expect(packages(["helper.js"])).not.toEqual([]);
+    expect(packages(loaded)).toEqual([]);
+  });
+
   it("has the Worker's code in ASCII: one character beyond Latin-1 would double what it takes in memory", () => {
     const code = readFileSync(join(folder, "worker/index.js"));
     expect(code.length).toBeGreaterThan(1e6);
