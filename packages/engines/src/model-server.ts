@@ -42,7 +42,7 @@ export interface RequestOptions {
   withinMs?: number | undefined;
   /** The headers come only when the whole answer is ready. */
   isWhole?: boolean | undefined;
-  /** The answer comes in many small pieces. */
+  /** The answer comes in many small pieces; false: it is read as a whole, or in large ones. */
   isTokenStream?: boolean | undefined;
   /** The tokens in each event of a stream; undefined: one. */
   interval?: number | undefined;
@@ -64,6 +64,14 @@ export function answeredStatus(error: ApiError): number | undefined {
   return statuses.get(error);
 }
 
+/** A request that was answered. */
+interface Asked {
+  /** Aborts it: cancelling only the body leaves the connection to the runtime. */
+  abort: AbortController;
+  /** When it was sent, if the answer is streamed and its client gets it as a whole. Unix milliseconds. */
+  unwatchedSince: number | undefined;
+}
+
 /** Headers that tell a server which requests belong together. */
 export interface RequestMarks {
   /** Identifies the requests that a router before the server should keep together. */
@@ -82,8 +90,8 @@ export class ModelServer {
   readonly baseUrl: string;
   readonly #bounds: ServerBounds;
   readonly #marks: RequestMarks;
-  /** Abort the request behind a response: cancelling only the body leaves the connection to the runtime. */
-  readonly #requests = new WeakMap<Response, AbortController>();
+  /** The requests behind responses. */
+  readonly #requests = new WeakMap<Response, Asked>();
 
   /** `marks` may change between two requests. */
   constructor(config: ModelServerConfig, bounds: ServerBounds, marks: RequestMarks = {}) {
@@ -145,7 +153,7 @@ export class ModelServer {
     }
     const status = STATUSES.get(this.baseUrl);
     if (status) status.unansweredSince = undefined;
-    this.#requests.set(response, abort);
+    this.#requests.set(response, { abort, unwatchedSince: isTokenStream === false ? since : undefined });
     if (!response.ok) throw await this.#errorOf(response, signal, isPassedOn ? toPassedError : toFaultError);
     if (status) noteAnswer(this);
     return response;
@@ -212,7 +220,7 @@ export class ModelServer {
 
   /** Closes the request behind an answer that is no longer wanted. */
   close(response: Response): void {
-    this.#requests.get(response)?.abort();
+    this.#requests.get(response)?.abort.abort();
   }
 
   /**
@@ -275,7 +283,7 @@ export class ModelServer {
   async *reads(response: Response, signal: AbortSignal, onEnd?: () => void): AsyncGenerator<Uint8Array> {
     if (!response.body) return onEnd?.();
     const { firstByteTimeoutMs, idleTimeoutMs, silenceMs } = this.#bounds;
-    const reader = readerOf(response.body);
+    const reader = readerOf(response.body, this.#requests.get(response)?.unwatchedSince);
     /** Aborts the health question, if one is pending. */
     let asking: AbortController | undefined;
     const close = () => {

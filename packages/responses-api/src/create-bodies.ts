@@ -1,6 +1,7 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { readAhead } from "@responses-edge/bounded-io/schemas/collections";
 import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
+import { withOptionalFields } from "@responses-edge/bounded-io/schemas/optional-fields";
 import { z } from "zod";
 import { MAX_ITEMS, requestFields } from "./create-fields.ts";
 import { invalidRequest } from "./errors.ts";
@@ -18,7 +19,7 @@ import { firstFault } from "./validation-errors.ts";
  */
 const MAX_MCP_SERVERS = 32;
 
-export const createRequest = describedAs(requestFields.superRefine(checkTogether), () =>
+export const createRequest = describedAs(withOptionalFields(requestFields.superRefine(checkTogether)), () =>
   requestFields.meta({ required: ["input"] }),
 );
 

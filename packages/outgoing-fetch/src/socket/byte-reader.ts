@@ -38,8 +38,11 @@ export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
 /**
  * The reader of a body: its own if it has one (`streamOf`). A body that the runtime streams itself is read into one
  * buffer; a stream of JavaScript's is read unchanged.
+ *
+ * @param unwatchedSince When the body was asked for, if nobody sees it before its end: its bytes gather (`UnwatchedReader`).
+ * Unix milliseconds.
  */
-export function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
+export function readerOf(body: ReadableStream<Uint8Array>, unwatchedSince?: number): ByteReader {
   const own = readers.get(body);
   if (own) return own;
   let reader: ReadableStreamBYOBReader;
@@ -48,7 +51,7 @@ export function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   } catch {
     return new PieceReader(body.getReader());
   }
-  return new BufferReader(body, reader);
+  return unwatchedSince === undefined ? new BufferReader(body, reader) : new UnwatchedReader(reader, unwatchedSince);
 }
 
 /**
@@ -235,6 +238,47 @@ class ReadAhead {
     } catch {
       // The reader of the other branch gets the error.
     }
+  }
+}
+
+/** The time in which the bytes of an unwatched body gather, at the pace that it has had. Milliseconds. */
+const UNWATCHED_MS = 100;
+
+/** The event that names the role and that of the first token, which vLLM sends at the same time, have more. */
+const FIRST_BYTES = 256;
+
+/**
+ * A fetch body gives at most one HTTP chunk per read, and each read costs as much as translating several tokens. Here the runtime
+ * waits for the bytes of about `UNWATCHED_MS`. A body that breaks off loses those of the pending read.
+ */
+class UnwatchedReader implements ByteReader {
+  readonly #reader: ReadableStreamBYOBReader;
+  readonly #since: number;
+  #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
+  #length = 0;
+  #isOver = false;
+
+  constructor(reader: ReadableStreamBYOBReader, since: number) {
+    this.#reader = reader;
+    this.#since = since;
+  }
+
+  async read(): Promise<Uint8Array> {
+    if (this.#isOver) return NO_BYTES;
+    const pace = this.#length / Math.max(1, Date.now() - this.#since);
+    const expected = this.#length === 0 ? FIRST_BYTES : Math.ceil(pace * UNWATCHED_MS);
+    const least = Math.max(1, Math.min(BUFFER_BYTES, expected));
+    const { value, done } = await this.#reader.readAtLeast(least, new Uint8Array(this.#buffer));
+    // Only the end of the body makes a read shorter.
+    this.#isOver = done || value.length < least;
+    if (!value) return NO_BYTES;
+    this.#buffer = value.buffer;
+    this.#length += value.length;
+    return value;
+  }
+
+  cancel(): void {
+    this.#reader.cancel().catch(() => {});
   }
 }
 
