@@ -40,4 +40,37 @@ describe("a reader", () => {
     const body = open() as ReadableStream<Uint8Array>;
     expect(Uint8Array.from(await readAll(readerOf(body)))).toEqual(bytes);
   });
+
+  it.each([[[1, 700, 4096, 3]], [[255]], [[9_000, 1]]])(
+    "of a body that nobody sees before its end gives all of them, in fewer reads than it has pieces: of %j bytes",
+    async (sizes) => {
+      const { readable, writable } = new IdentityTransformStream();
+      const sent = pieces(sizes);
+      const send = async () => {
+        const writer = writable.getWriter();
+        for (const piece of sent) await writer.write(piece);
+        await writer.close();
+      };
+      const sending = send();
+      const reader = readerOf(readable, Date.now());
+      let reads = 0;
+      const read = () => {
+        reads += 1;
+        return reader.read();
+      };
+      expect(Uint8Array.from(await readAll({ read, cancel: () => {} }))).toEqual(bytes);
+      await sending;
+      expect(reads).toBeLessThan(Math.max(20, sent.length / 4));
+    },
+  );
+
+  it("gives what came before a body broke off, also if nobody sees it before its end", async () => {
+    const { readable, writable } = new IdentityTransformStream();
+    const reader = readerOf(readable, Date.now());
+    const writer = writable.getWriter();
+    const sending = writer.write(bytes.slice(0, 500)).then(() => writer.abort(new Error("broken")));
+    expect(await reader.read()).toEqual(bytes.slice(0, 500));
+    await expect(reader.read()).rejects.toThrow("broken");
+    await sending;
+  });
 });
