@@ -31,7 +31,7 @@ const variablesOf = (workers: number, folder: string) => ({
   ...{ STATE_DIRECTORY: folder, WORKERS: String(workers), STOP_TIMEOUT_MS: "10000" },
 });
 
-/** Uses all capabilities at a server: before, during and after what `happens`. */
+/** Uses all capabilities at a server: before, during and after what `happens`, which begins in the middle of uses. */
 async function useAt(
   { url }: Served,
   hasDeaths: boolean,
@@ -39,6 +39,7 @@ async function useAt(
 ): Promise<Uses> {
   const uses = new Uses({ url, hasDeaths }, hooks);
   await uses.usedAgain();
+  await uses.begin();
   await happens(uses);
   await uses.finish();
   return uses;
@@ -55,6 +56,7 @@ async function reload(served: Served, workers: number): Promise<void> {
 /** Kills one worker after another, each in the middle of other uses. */
 async function killEach(served: Served, uses: Uses): Promise<void> {
   for (const pid of workerdsOf(served)) {
+    await uses.begin();
     process.kill(pid, "SIGKILL");
     await eventually(() => workerdsOf(served).length === WORKERS && !workerdsOf(served).includes(pid));
     await uses.usedAgain();
@@ -86,9 +88,10 @@ const WAYS: Record<string, () => Promise<Uses>> = {
 
   "three workers, one killed during a reload": async () => {
     const served = await start(variablesOf(WORKERS, newFolder()));
-    const uses = await useAt(served, true, async () => {
+    const uses = await useAt(served, true, async (uses) => {
       served.child.kill("SIGHUP");
       await eventually(() => served.output().includes("Another process serves"));
+      await uses.begin();
       const [first] = workerdsOf(served);
       if (first) process.kill(first, "SIGKILL");
       await eventually(() => workerdsOf(served).length >= WORKERS && !workerdsOf(served).includes(first ?? 0));

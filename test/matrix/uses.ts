@@ -20,11 +20,14 @@ const HANGS_MS = 240_000;
 export const USES_MS = 480_000;
 
 /**
- * The first pause between two uses of a capability, and its growth: the quick ones leave time to the others, and a slow machine
- * has hardly more uses than a fast one. A tenant may have 50 webhook endpoints: as many uses take longer than `USES_MS`. Milliseconds.
+ * The first pause between two uses of a capability that nobody asks for, and its growth: the quick ones leave time to the others, and a slow
+ * machine has hardly more uses than a fast one. A tenant may have 50 webhook endpoints: as many uses take longer than `USES_MS`. Milliseconds.
  */
-const PAUSE_MS = 500;
-const PAUSE_GROWTH = 1.3;
+const PAUSE_MS = 1_500;
+const PAUSE_GROWTH = 1.5;
+
+/** The time in which uses that have begun send requests. Milliseconds. */
+const BEGINNING_MS = 50;
 
 /** The receiver of the tenants' webhooks, the ids of the events that have come, by their response, and a tool server. */
 export interface Hooks {
@@ -79,6 +82,7 @@ export class Uses {
     Object.keys(CAPABILITIES).map((name): [string, Result] => [name, { uses: 0, checks: [], failure: undefined }]),
   );
   readonly #ended: Promise<unknown>;
+  readonly #waiting = new Set<() => void>();
   #isOver = false;
 
   /** Begins to use all capabilities, each as a tenant of its own. */
@@ -91,7 +95,7 @@ export class Uses {
           isLast = this.#isOver;
           result.checks.push(await inTime(use(tenant, `${name} ${randomUUID()}`)));
           result.uses += 1;
-          for (const end = Date.now() + pause; !this.#isOver && Date.now() < end; ) await sleep(50);
+          if (!this.#isOver) await this.#asked(pause);
         }
       } catch (error) {
         result.failure = error;
@@ -100,10 +104,18 @@ export class Uses {
     this.#ended = Promise.all(using);
   }
 
+  /** Begins a use of each capability that waits for its next one. Resolves when these are in their middle. */
+  async begin(): Promise<void> {
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+    await sleep(BEGINNING_MS);
+  }
+
   /** Waits until each capability was used once more, or has failed. */
   async usedAgain(): Promise<void> {
     const all = [...this.results.values()];
     const before = all.map(({ uses }) => uses);
+    await this.begin();
     // Each use ends, or fails, in time.
     await eventually(() => all.every(({ uses, failure }, index) => failure || uses > (before[index] ?? 0)), USES_MS);
   }
@@ -111,6 +123,7 @@ export class Uses {
   /** Uses each capability for a last time, and checks all that they have stored. */
   async finish(): Promise<void> {
     this.#isOver = true;
+    await this.begin();
     await this.#ended;
     await this.check();
   }
@@ -137,6 +150,17 @@ export class Uses {
   get failures(): string[] {
     const failed = [...this.results].filter(([, { failure }]) => failure);
     return failed.map(([name, { failure }]) => `${name}: ${failure instanceof Error ? failure.stack : failure}`);
+  }
+
+  /** Waits until the next use is asked for, or for a time. */
+  #asked(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, ms);
+    this.#waiting.add(() => {
+      clearTimeout(timer);
+      resolve();
+    });
+    return promise;
   }
 
   #of(name: string): Result {
