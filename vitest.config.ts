@@ -68,13 +68,6 @@ const inNode = {
   globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],
 };
 
-const e2e = (name: string) => `test/e2e/${name}.test.ts`;
-
-/** What goes wrong between the gateway and its model server: over each of the transports. All else takes one (transport.ts). */
-const OVER_BOTH = ["disconnect", "model-server-wire", "passthrough", "recovery", "redirects", "upstream-faults"].map(
-  e2e,
-);
-
 /** The console, in a real browser: one for all files of a worker. */
 const inBrowser = {
   test: {
@@ -119,14 +112,6 @@ export default defineConfig({
           include: ["test/**/*.test.ts", "packages/*/test/node/**/*.test.ts"],
           exclude: ["test/unit/**", "test/console/**"],
           setupFiles: ["test/workerd/transport.ts"],
-        },
-      },
-      {
-        test: {
-          ...inNode,
-          name: "node-socket",
-          env: { VLLM_TRANSPORT: "socket" },
-          include: OVER_BOTH,
         },
       },
       ...(chromium ? [inBrowser] : []),

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The projects in the order in which they run. Those of one queue follow each other: a worker changes its project only by starting anew. */
-const PROJECTS = ["browser", "workerd-fake-timers", "workerd", "node-socket", "node"];
+const PROJECTS = ["browser", "workerd-fake-timers", "workerd", "node"];
 
 /** It waits for alarms most of the time, and computes little: others run beside it. */
 const WAITING = "/test/unit/tool-recovery.test.ts";
@@ -28,7 +28,8 @@ export class LongestFirst extends BaseSequencer {
   #lengthOf(file: TestSpecification): number {
     const measured = this.ctx.cache.getTestSpecificationResult(file)?.duration;
     if (measured) return measured;
-    const text = readFileSync(file.moduleId, "utf8");
+    // Those of `over-sockets` have the tests of the file of the same name.
+    const text = readFileSync(file.moduleId.replace("/over-sockets/", "/"), "utf8");
     return (text.length + (text.match(LONG)?.length ?? 0) * TEXT_PER_LONG) / 6;
   }
 }

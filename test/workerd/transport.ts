@@ -17,5 +17,6 @@ const OVER_SOCKETS = [
 ];
 
 const { testPath = "" } = expect.getState();
-if (OVER_SOCKETS.some((file) => testPath.endsWith(`/${file}`))) process.env.VLLM_TRANSPORT = "socket";
+const isOverSockets = testPath.includes("/over-sockets/") || OVER_SOCKETS.some((file) => testPath.endsWith(`/${file}`));
+if (isOverSockets) process.env.VLLM_TRANSPORT = "socket";
 else delete process.env.VLLM_TRANSPORT;

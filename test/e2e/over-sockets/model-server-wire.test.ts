@@ -1,0 +1,3 @@
+import { again } from "./again.ts";
+
+await again("model-server-wire");
