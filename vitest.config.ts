@@ -2,6 +2,7 @@ import { fileURLToPath } from "node:url";
 import { cloudflareTest } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
 import { buildConsole } from "./packages/console/build.js";
+import { buildVocabulary } from "./packages/engines/build.js";
 import { buildPdfReader } from "./packages/file-text/build.js";
 import { chromium } from "./test/console/chromium.ts";
 import { LongestFirst } from "./test/longest-first.ts";
@@ -13,6 +14,7 @@ process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/no
 if (!process.env.RESPONSES_EDGE_TEST_BUNDLE) {
   await buildConsole();
   buildPdfReader();
+  buildVocabulary();
 }
 
 /** No fact is about time: these limits only end what hangs, also on a machine that has much else to do. */

@@ -191,7 +191,7 @@ async function importWorkerModule<Module>(path: string): Promise<Module> {
     load: (url, context, next) => {
       if (url.startsWith("cloudflare:")) return { format: "module", source, shortCircuit: true };
       // Files that the bundler turns into texts.
-      const isText = /\?raw$|\.(tiktoken|bin)$|\.wasm$|\.html$|\.css$|\.svg$/.test(url);
+      const isText = /\?raw$|\.(tiktoken|bin|gz)$|\.wasm$|\.html$|\.css$|\.svg$/.test(url);
       return isText ? { format: "module", source: "export default ''", shortCircuit: true } : next(url, context);
     },
   });

@@ -7,14 +7,19 @@ import { compatibility } from "./installation.ts";
 
 /** The configuration of workerd (`workerd.capnp`) for the Worker, in every way to run it. */
 
+/** The data of `packages/file-text`. */
+const FILE_DATA = /-(?:cmaps\.bin|pdfium\.wasm|mozjpeg_enc\.wasm)$/;
+
 /**
  * A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file, or to
- * `folder`. `draws`: false leaves out what draws pages, which takes 27 MB of memory before it is used.
+ * `folder`. `readsFiles`: false leaves out the data for the text and the pictures of files, which takes 33 MB of memory before
+ * it is used.
  */
-export function modulesOf(bundle: string, folder = "", draws = true): string {
+export function modulesOf(bundle: string, folder = "", readsFiles = true): string {
   const names = readdirSync(bundle);
-  const data = names.filter((name) => /\.(tiktoken|bin)$/.test(name));
-  const wasm = names.filter((name) => name.endsWith(".wasm") && (draws || !name.endsWith("pdfium.wasm")));
+  const isUsed = (name: string) => readsFiles || !FILE_DATA.test(name);
+  const data = names.filter((name) => /\.(gz|bin)$/.test(name) && isUsed(name));
+  const wasm = names.filter((name) => name.endsWith(".wasm") && isUsed(name));
   // The names of files that wrangler's rules took out of the bundle begin with a hash.
   const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));
   const embed = (name: string) => `embed ${JSON.stringify(join(folder, name))}`;

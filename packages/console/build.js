@@ -1,6 +1,7 @@
-/** Bundles the console for the browser: `dist/first.js`, the scripts that it loads later, and `dist/console.css`. Any Node that wrangler runs on runs this. */
+/** Bundles the console for the browser: `dist/first.js`, the scripts that it loads later, and `dist/console.css`; those that the gateway serves as they are also compressed. Any Node that wrangler runs on runs this. */
 import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { gzipSync } from "node:zlib";
 import { build, transform } from "esbuild";
 import { compile } from "tailwindcss";
 
@@ -35,11 +36,21 @@ export async function buildConsole() {
       ],
     }),
   ]);
-  const outputFiles = [...made.flatMap((each) => each.outputFiles ?? []), await styles()];
+  const scripts = made.flatMap((each) => each.outputFiles ?? []);
+  const icon = { path: `${folder}dist/icon.svg`, contents: readFileSync(`${folder}src/icon.svg`) };
+  const packed = [...scripts, icon].map(({ path, contents }) => ({
+    path: `${path}.gz`,
+    contents: gzipSync(contents, { level: 9 }),
+  }));
+  const outputFiles = [
+    ...scripts.map(({ path, contents }) => ({ path, contents: Buffer.from(contents) })),
+    ...packed,
+    await styles(),
+  ];
   mkdirSync(`${folder}dist`, { recursive: true });
-  for (const { path, text } of outputFiles) {
-    if (textOf(path) === text) continue;
-    writeFileSync(`${path}.${process.pid}`, text);
+  for (const { path, contents } of outputFiles) {
+    if (bytesOf(path)?.equals(contents)) continue;
+    writeFileSync(`${path}.${process.pid}`, contents);
     renameSync(`${path}.${process.pid}`, path);
   }
 }
@@ -59,13 +70,13 @@ async function styles() {
     minify: true,
     legalComments: "none",
   });
-  return { path: `${folder}dist/console.css`, text: code };
+  return { path: `${folder}dist/console.css`, contents: Buffer.from(code) };
 }
 
 /** @param {string} path */
-function textOf(path) {
+function bytesOf(path) {
   try {
-    return readFileSync(path, "utf8");
+    return readFileSync(path);
   } catch {
     return undefined;
   }

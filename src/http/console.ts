@@ -1,14 +1,17 @@
+/// <reference path="./raw.d.ts" />
+
 import { createHash } from "node:crypto";
+import { gunzipSync } from "node:zlib";
 import { type Context, Hono } from "hono";
-import chart from "../../packages/console/dist/chart.js?raw";
-import colours from "../../packages/console/dist/code-colours.js?raw";
+import chart from "../../packages/console/dist/chart.js.gz";
+import colours from "../../packages/console/dist/code-colours.js.gz";
 import style from "../../packages/console/dist/console.css?raw";
-import diagrams from "../../packages/console/dist/diagrams.js?raw";
-import first from "../../packages/console/dist/first.js?raw";
-import formulas from "../../packages/console/dist/formulas.js?raw";
-import later from "../../packages/console/dist/later.js?raw";
-import markdown from "../../packages/console/dist/markdown-reader.js?raw";
-import icon from "../../packages/console/src/icon.svg?raw";
+import diagrams from "../../packages/console/dist/diagrams.js.gz";
+import first from "../../packages/console/dist/first.js.gz";
+import formulas from "../../packages/console/dist/formulas.js.gz";
+import icon from "../../packages/console/dist/icon.svg.gz";
+import later from "../../packages/console/dist/later.js.gz";
+import markdown from "../../packages/console/dist/markdown-reader.js.gz";
 import index from "../../packages/console/src/index.html?raw";
 import { loadConfig, type ToolConfig } from "../config/index.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -46,16 +49,16 @@ const HEADERS = {
 
 const SCRIPT = "text/javascript; charset=utf-8";
 
-/** The files of the page, by name. */
-const FILES: Readonly<Record<string, { text: string; type: string }>> = {
-  "first.js": { text: first, type: SCRIPT },
-  "later.js": { text: later, type: SCRIPT },
-  "markdown-reader.js": { text: markdown, type: SCRIPT },
-  "code-colours.js": { text: colours, type: SCRIPT },
-  "chart.js": { text: chart, type: SCRIPT },
-  "formulas.js": { text: formulas, type: SCRIPT },
-  "diagrams.js": { text: diagrams, type: SCRIPT },
-  "icon.svg": { text: icon, type: "image/svg+xml" },
+/** The files of the page, by name, compressed. */
+const FILES: Readonly<Record<string, { packed: ArrayBuffer; type: string }>> = {
+  "first.js": { packed: first, type: SCRIPT },
+  "later.js": { packed: later, type: SCRIPT },
+  "markdown-reader.js": { packed: markdown, type: SCRIPT },
+  "code-colours.js": { packed: colours, type: SCRIPT },
+  "chart.js": { packed: chart, type: SCRIPT },
+  "formulas.js": { packed: formulas, type: SCRIPT },
+  "diagrams.js": { packed: diagrams, type: SCRIPT },
+  "icon.svg": { packed: icon, type: "image/svg+xml" },
 };
 
 interface Console {
@@ -70,18 +73,18 @@ let built: Console | undefined;
 function theConsole(): Console {
   if (!built) {
     const hash = createHash("sha256");
-    for (const text of [index, style, ...Object.values(FILES).map((file) => file.text)])
-      hash.update(`${text.length}\n${text}`);
+    for (const text of [index, style]) hash.update(`${text.length}\n${text}`);
+    for (const { packed } of Object.values(FILES)) hash.update(`${packed.byteLength}\n`).update(new Uint8Array(packed));
     const version = hash.digest("hex").slice(0, 16);
     built = { version, page: index.replaceAll("{version}", version).replace("/* console.css */", () => style) };
   }
   return built;
 }
 
-/** Headers with which the runtime compresses a text for clients that accept it. Plain workerd has no proxy in front of it that would. */
-function compressed(context: Context): Record<string, string> {
-  const vary = "Accept, Accept-Encoding";
-  return context.req.header("accept-encoding")?.includes("gzip") ? { vary, "content-encoding": "gzip" } : { vary };
+const VARY = "Accept, Accept-Encoding";
+
+function takesGzip(context: Context): boolean {
+  return context.req.header("accept-encoding")?.includes("gzip") === true;
 }
 
 /** True if the client that asks for `/` wants a page. A program that accepts any type does not. */
@@ -138,7 +141,9 @@ export function consolePage(context: Context<AppEnv>): Response {
   if (context.req.header("if-none-match")?.includes(tag)) return context.body(null, 304, headers);
   const type = { "content-type": "text/html; charset=utf-8" };
   const text = deployment.reduce((html, [name, value]) => html.replace(`{${name}}`, value), page);
-  return context.body(text, 200, { ...headers, ...compressed(context), ...type });
+  // The runtime compresses it then. Plain workerd has no proxy in front of it that would.
+  const encoding = takesGzip(context) && { "content-encoding": "gzip" };
+  return context.body(text, 200, { ...headers, vary: VARY, ...encoding, ...type });
 }
 
 /** The files of the console: `/assets/{version}/…`. Files of other versions do not exist any more. */
@@ -146,6 +151,7 @@ export const consoleFiles = new Hono().get("/assets/:version/:name{.+}", (contex
   const { version, name } = context.req.param();
   const file = Object.hasOwn(FILES, name) ? FILES[name] : undefined;
   if (!file || version !== theConsole().version) return next();
-  const headers = { ...HEADERS, ...compressed(context), "content-type": file.type, "cache-control": FOR_GOOD };
-  return context.body(file.text, 200, headers);
+  const headers = { ...HEADERS, vary: VARY, "content-type": file.type, "cache-control": FOR_GOOD };
+  if (!takesGzip(context)) return context.body(gunzipSync(new Uint8Array(file.packed)), 200, headers);
+  return new Response(file.packed, { headers: { ...headers, "content-encoding": "gzip" }, encodeBody: "manual" });
 });

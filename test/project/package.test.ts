@@ -60,7 +60,7 @@ describe("the package", () => {
           "sbom.cdx.json",
           "wrangler.toml",
         ],
-        ...["worker/HASH-o200k_base.tiktoken", "worker/HASH-cmaps.bin", "worker/index.js"],
+        ...["worker/HASH-o200k_base.tiktoken.gz", "worker/HASH-cmaps.bin", "worker/index.js"],
       ]),
     );
     expect(names.filter((name) => /\.(ts|map)$/.test(name))).toEqual([]);

@@ -73,7 +73,7 @@ function append(ids: number[], more: readonly number[]): void {
 type ByteString = string;
 
 /** A tokenizer of `o200k_base.tiktoken`: lines of a token's bytes in base64 and its rank, which is its id. */
-export function createTokenizer(vocabulary: ArrayBuffer): Tokenizer {
+export function createTokenizer(vocabulary: ArrayBuffer | Uint8Array): Tokenizer {
   return finish(creatingTokenizer(vocabulary));
 }
 
@@ -84,7 +84,7 @@ const TOKENS_PER_STEP = 1_000;
 const UNITS_PER_TOKEN = 4;
 
 /** The same in steps: all of it takes about 0.2 s. */
-export function* creatingTokenizer(vocabulary: ArrayBuffer): Steps<Tokenizer> {
+export function* creatingTokenizer(vocabulary: ArrayBuffer | Uint8Array): Steps<Tokenizer> {
   const lines = new TextDecoder().decode(vocabulary);
   const tokens: ByteString[] = [];
   const ranks = new Map<ByteString, number>();

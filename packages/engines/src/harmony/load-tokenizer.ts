@@ -1,5 +1,6 @@
 /// <reference path="./tiktoken.d.ts" />
 
+import { gunzipSync } from "node:zlib";
 import { LongWork, type Steps } from "@responses-edge/bounded-io/long-work";
 import { creatingTokenizer, type Tokenizer } from "@responses-edge/harmony";
 
@@ -14,10 +15,10 @@ let loading: Steps<Tokenizer> | undefined;
 export async function loadTokenizer(): Promise<Tokenizer> {
   if (tokenizer) return tokenizer;
   // A module of bytes (wrangler.toml). As JavaScript, its megabytes would be parsed at every start of the Worker.
-  const { default: vocabulary } = await import("gpt-tokenizer/data/o200k_base.tiktoken");
+  const { default: packed } = await import("../../dist/o200k_base.tiktoken.gz");
   const work = new LongWork("");
   while (!tokenizer) {
-    loading ??= creatingTokenizer(vocabulary);
+    loading ??= creatingTokenizer(gunzipSync(new Uint8Array(packed)));
     const { done, value } = loading.next();
     if (done) {
       tokenizer = value;

@@ -1,4 +1,8 @@
-/** A module of bytes, by the rule in wrangler.toml. */
+/** Modules of bytes, by the rule in wrangler.toml. */
+declare module "*.tiktoken.gz" {
+  const bytes: ArrayBuffer;
+  export default bytes;
+}
 declare module "*.tiktoken" {
   const bytes: ArrayBuffer;
   export default bytes;
