@@ -79,6 +79,21 @@ it("that are long are read anew for each turn", () =>
     expect(home.chains.told("a")?.history[0]).not.toBe(told?.history[0]);
   }));
 
+it("stay there for the responses of many trees from which branches begin again and again", () =>
+  withChain({}, async (home) => {
+    const roots = Array.from({ length: 40 }, (_, tree) => `root ${tree}`);
+    await home.settleTogether(roots.map((root) => turnOf(root)));
+    for (const branch of ["first", "second", "third"]) {
+      for (const root of roots) {
+        // The first branch takes its place.
+        if (branch === "second") expect(home.snapshot(root, [])).toMatchObject({ found: true });
+        if (branch === "third") expect(home.chains.told(root)?.history).toHaveLength(2);
+        home.chains.tell(root);
+        await home.settleTogether([turnOf(`${branch} of ${root}`, root)]);
+      }
+    }
+  }));
+
 it("do not exceed the memory for chains", () =>
   withChain({ a: "x".repeat(500_000) }, async (home) => {
     // The texts of two such chains have a place, those of two with their values have none.

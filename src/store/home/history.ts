@@ -140,8 +140,11 @@ const sizeOf = ({ items, messages }: Texts, hasValues: boolean) =>
 /** False of a chain that has no place with its values. */
 const mayHaveValues = (chain: Texts) => sizeOf(chain, true) <= MAX_LENGTH;
 
-/** Most chains: as many as a home may have trees. */
-const MAX_CHAINS = 64;
+/**
+ * Most chains: two for each tree that a home may have. Where branches begin again and again at one response, its chain must outlast
+ * the newest branches of all trees.
+ */
+const MAX_CHAINS = 128;
 
 /** A column of `turns` with a text. */
 export type Column = "input" | "output" | "messages" | "response" | "log";
