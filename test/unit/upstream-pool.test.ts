@@ -72,6 +72,8 @@ function serverKeyFor(server: string, fleet: ReturnType<typeof fleetOf>, isRoot 
 }
 
 const ask = (upstream: Upstream) => upstream.request("/chat/completions", signal, "{}");
+/** Reads the answer to its end. */
+const askWhole = async (upstream: Upstream) => new Response((await ask(upstream)).body).text();
 const healthy = having(MODEL);
 
 afterEach(() => {
@@ -180,7 +182,7 @@ describe("a turn", () => {
       const serverKey = serverKeyFor(name, fleet);
       for (let turn = 0; turn < 2; turn += 1) {
         const upstream = fleet.upstream({ serverKey });
-        for (let round = 0; round < 3; round += 1) await (await ask(upstream)).text();
+        for (let round = 0; round < 3; round += 1) await askWhole(upstream);
       }
       expect(fleet.asked).toEqual(Array(6).fill(name));
     }
@@ -315,7 +317,7 @@ describe("a server that names a time to retry", () => {
   it("gets no request before, while another one is free", async () => {
     const fleet = fleetOf({ a: status(503, {}, { "retry-after": "30" }), b: healthy });
     const serverKey = serverKeyFor("a", fleet);
-    for (let turn = 0; turn < 5; turn += 1) await (await ask(fleet.upstream({ serverKey }))).text();
+    for (let turn = 0; turn < 5; turn += 1) await askWhole(fleet.upstream({ serverKey }));
     expect(fleet.asked).toEqual(["a", "b", "b", "b", "b", "b"]);
     vi.spyOn(Date, "now").mockReturnValue(Date.now() + 31_000);
     await ask(fleet.upstream({ serverKey }));
@@ -327,7 +329,7 @@ describe("a server that fails again and again", () => {
   it("is ejected after five failures, and used again after half a minute", async () => {
     const fleet = fleetOf({ a: page, b: healthy, c: healthy });
     const serverKey = serverKeyFor("a", fleet);
-    for (let turn = 0; turn < 9; turn += 1) await (await ask(fleet.upstream({ serverKey }))).text();
+    for (let turn = 0; turn < 9; turn += 1) await askWhole(fleet.upstream({ serverKey }));
     expect(fleet.asked.filter((name) => name === "a")).toHaveLength(5);
     vi.spyOn(Date, "now").mockReturnValue(Date.now() + 31_000);
     await ask(fleet.upstream({ serverKey }));
@@ -371,7 +373,7 @@ describe("the models of several servers", () => {
 
   it("are requested from the servers that list them only", async () => {
     const fleet = fleetOf({ a: having("m1"), b: having("m2"), c: having("m1", "m2") });
-    for (let turn = 0; turn < 20; turn += 1) await (await ask(fleet.upstream({ model: "m1" }))).text();
+    for (let turn = 0; turn < 20; turn += 1) await askWhole(fleet.upstream({ model: "m1" }));
     expect(new Set(fleet.asked)).toEqual(new Set(["a", "c"]));
     // Each server got one request for its list.
     expect(fleet.lists.toSorted()).toEqual(["a", "b", "c"]);
@@ -410,7 +412,7 @@ describe("the models of several servers", () => {
   it("that a server lists and does not serve are requested from another from then on", async () => {
     const fleet = fleetOf({ a: status(404, { error: { message: "The model `qwen3` does not exist." } }), b: healthy });
     const serverKey = serverKeyFor("a", fleet);
-    for (let turn = 0; turn < 3; turn += 1) await (await ask(fleet.upstream({ serverKey }))).text();
+    for (let turn = 0; turn < 3; turn += 1) await askWhole(fleet.upstream({ serverKey }));
     expect(fleet.asked).toEqual(["a", "b", "b", "b"]);
   });
 
@@ -473,7 +475,7 @@ describe("the models of several servers", () => {
     );
     const fleet = fleetOf({ a: unknown, b: silent(healthy) }, { UPSTREAM_DIALECT: "vllm" });
     const serverKey = serverKeyFor("a", fleet);
-    await (await ask(fleet.upstream({ serverKey }))).text();
+    await askWhole(fleet.upstream({ serverKey }));
     expect(fleet.asked).toEqual(["a", "b"]);
   });
 

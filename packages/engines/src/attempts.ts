@@ -1,3 +1,4 @@
+import type { HttpAnswer } from "@responses-edge/outgoing-fetch/socket";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import { blameFor } from "./blame.ts";
@@ -36,7 +37,7 @@ export async function sendTo(
   { path, signal, body, attempt, options, needs }: Sending,
   { unsaltedServers, connectTimeoutMs }: Pick<UpstreamConfig, "unsaltedServers" | "connectTimeoutMs">,
   { model, onAttempt }: { model?: string | undefined; onAttempt?: ((call: ServerAttempt) => void) | undefined },
-): Promise<Response> {
+): Promise<HttpAnswer> {
   let sent: Body | undefined;
   let expectServed: (() => Promise<void>) | undefined;
   if (body !== undefined) {
@@ -72,7 +73,7 @@ export async function sendTo(
 }
 
 /** Closes a request whose answer cannot be used. Throws the fault. */
-function giveUp(server: ModelServer, response: Response, fault: unknown): never {
+function giveUp(server: ModelServer, response: HttpAnswer, fault: unknown): never {
   server.close(response);
   throw fault;
 }
@@ -81,8 +82,8 @@ function giveUp(server: ModelServer, response: Response, fault: unknown): never 
 async function reported(
   onAttempt: (call: ServerAttempt) => void,
   of: Pick<ServerAttempt, "server" | "path" | "attempt">,
-  ask: () => Promise<Response>,
-): Promise<Response> {
+  ask: () => Promise<HttpAnswer>,
+): Promise<HttpAnswer> {
   const call = { ...of, sentAt: Date.now() };
   try {
     const response = await ask();

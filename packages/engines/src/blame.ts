@@ -1,3 +1,4 @@
+import type { HttpAnswer } from "@responses-edge/outgoing-fetch/socket";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { answeredStatus } from "./model-server.ts";
 
@@ -21,7 +22,7 @@ export function blameFor(fault: ApiError): Blame {
 }
 
 /** An HTML page with a 200: the answer of a proxy without a server, or with a login. */
-export function isPage({ headers }: Response): boolean {
+export function isPage({ headers }: HttpAnswer): boolean {
   return headers.get("content-type")?.startsWith("text/html") ?? false;
 }
 

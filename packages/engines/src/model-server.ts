@@ -1,5 +1,5 @@
 import { type ReadBounds, ReadFault, readBoundedText } from "@responses-edge/bounded-io/body";
-import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/outgoing-fetch/socket";
+import { type HttpAnswer, readerOf, setTellingTimeout, socketFetch } from "@responses-edge/outgoing-fetch/socket";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { noteAnswer, STATUSES, sawDown, sawNoAnswer, statusOf } from "./server-status.ts";
 import type { ModelServerConfig, ServerBounds } from "./settings.ts";
@@ -91,7 +91,7 @@ export class ModelServer {
   readonly #bounds: ServerBounds;
   readonly #marks: RequestMarks;
   /** The requests behind responses. */
-  readonly #requests = new WeakMap<Response, Asked>();
+  readonly #requests = new WeakMap<HttpAnswer, Asked>();
 
   /** `marks` may change between two requests. */
   constructor(config: ModelServerConfig, bounds: ServerBounds, marks: RequestMarks = {}) {
@@ -117,7 +117,7 @@ export class ModelServer {
     signal: AbortSignal,
     body?: Body,
     { withinMs = this.#bounds.connectTimeoutMs, contentType, isPassedOn, isTokenStream, isAside }: RequestOptions = {},
-  ): Promise<Response> {
+  ): Promise<HttpAnswer> {
     const { silenceMs } = this.#bounds;
     const abort = new AbortController();
     const onAbort = () => abort.abort(signal.reason);
@@ -137,7 +137,7 @@ export class ModelServer {
     };
     // One timer, which rarely rings: at the end of the request's time, or at the next health question before it.
     let timer = setTimeout(look, Math.min(silenceMs, withinMs));
-    let response: Response;
+    let response: HttpAnswer;
     try {
       response = await this.#send(path, abort.signal, body, { contentType, isTokenStream });
     } catch {
@@ -164,7 +164,7 @@ export class ModelServer {
     signal: AbortSignal,
     body?: Body,
     { contentType = "application/json", isTokenStream }: RequestOptions = {},
-  ): Promise<Response> {
+  ): Promise<HttpAnswer> {
     const { baseUrl, fetch, transport, connector, apiKey, headers: own } = this.config;
     const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
     const headers: Record<string, string> = { accept: "text/event-stream, application/json", ...own };
@@ -179,7 +179,7 @@ export class ModelServer {
   }
 
   /** The fault of a response. A body that is too long, or takes too long, is dropped. */
-  async #errorOf(response: Response, signal: AbortSignal, toError: typeof toFaultError): Promise<ApiError> {
+  async #errorOf(response: HttpAnswer, signal: AbortSignal, toError: typeof toFaultError): Promise<ApiError> {
     let fault: UpstreamFault | undefined;
     let text: string | undefined;
     const bounds = { maxBytes: MAX_ERROR_BYTES, timeoutMs: ERROR_TIMEOUT_MS, signal };
@@ -206,7 +206,7 @@ export class ModelServer {
    * A whole body, read within `VLLM_FIRST_BYTE_TIMEOUT_MS`, or `timeoutMs`. Throws ApiError 502 if it is too long or
    * breaks off, 504 if it takes too long, and the signal's reason when that is aborted.
    */
-  async text(response: Response, signal: AbortSignal, timeoutMs = this.#bounds.firstByteTimeoutMs): Promise<string> {
+  async text(response: HttpAnswer, signal: AbortSignal, timeoutMs = this.#bounds.firstByteTimeoutMs): Promise<string> {
     const bounds: ReadBounds = { maxBytes: MAX_ANSWER_BYTES, timeoutMs, signal };
     try {
       return await readBoundedText(response, bounds);
@@ -219,7 +219,7 @@ export class ModelServer {
   }
 
   /** Closes the request behind an answer that is no longer wanted. */
-  close(response: Response): void {
+  close(response: HttpAnswer): void {
     this.#requests.get(response)?.abort.abort();
   }
 
@@ -280,10 +280,10 @@ export class ModelServer {
    * signal's reason when it is aborted. Leaving the iteration closes the upstream request. `onEnd` is called however it
    * ends.
    */
-  async *reads(response: Response, signal: AbortSignal, onEnd?: () => void): AsyncGenerator<Uint8Array> {
-    if (!response.body) return onEnd?.();
+  async *reads(response: HttpAnswer, signal: AbortSignal, onEnd?: () => void): AsyncGenerator<Uint8Array> {
     const { firstByteTimeoutMs, idleTimeoutMs, silenceMs } = this.#bounds;
-    const reader = readerOf(response.body, this.#requests.get(response)?.unwatchedSince);
+    const reader = readerOf(response, this.#requests.get(response)?.unwatchedSince);
+    if (!reader) return onEnd?.();
     /** Aborts the health question, if one is pending. */
     let asking: AbortController | undefined;
     const close = () => {

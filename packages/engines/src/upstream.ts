@@ -1,3 +1,4 @@
+import type { HttpAnswer } from "@responses-edge/outgoing-fetch/socket";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { pause } from "@responses-edge/turn/contract/pause";
 import { type BodyFor, type Sending, sendTo } from "./attempts.ts";
@@ -45,7 +46,7 @@ const BACK_OFF_MS = 25;
 const BUSY_MS = 1_000;
 
 /** The server of each answer, and the function that ends its count. */
-const answers = new WeakMap<Response, Answer>();
+const answers = new WeakMap<HttpAnswer, Answer>();
 
 interface Asking extends Omit<Sending, "needs"> {
   /** Another server may get the request. */
@@ -147,7 +148,7 @@ export class Upstream {
    * If a server cannot answer, another one is asked. Throws as `ModelServer.request` does, the 400 of a model that no
    * server may be asked for, and the 503 of a prompt for which no server keeps tenants apart (`UNSALTED_SERVERS`).
    */
-  async request(path: string, signal: AbortSignal, body?: BodyFor, options?: RequestOptions): Promise<Response> {
+  async request(path: string, signal: AbortSignal, body?: BodyFor, options?: RequestOptions): Promise<HttpAnswer> {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
     return sendTo(only, { path, signal, body, attempt: 1, options, needs: this.#needs }, this.#config, this.#options);
@@ -160,7 +161,7 @@ export class Upstream {
   }
 
   /** A whole body: `ModelServer.text`. */
-  async text(response: Response, signal: AbortSignal, timeoutMs?: number): Promise<string> {
+  async text(response: HttpAnswer, signal: AbortSignal, timeoutMs?: number): Promise<string> {
     if (this.#only) return this.#only.text(response, signal, timeoutMs);
     const { server, leave, meter } = this.#answerOf(response);
     const text = await server.text(response, signal, timeoutMs).finally(leave);
@@ -169,7 +170,7 @@ export class Upstream {
   }
 
   /** The reads of a streamed body: `ModelServer.reads`. */
-  reads(response: Response, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  reads(response: HttpAnswer, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     if (this.#only) return this.#only.reads(response, signal);
     const { server, leave } = this.#answerOf(response);
     return server.reads(response, signal, leave);
@@ -179,7 +180,7 @@ export class Upstream {
    * The bytes of a body, unread, and a promise that resolves when they have ended, which never rejects. Aborting the
    * request's signal, or cancelling the stream, closes the request.
    */
-  bytes(response: Response): { readable: ReadableStream<Uint8Array> | null; ended: Promise<void> } {
+  bytes(response: HttpAnswer): { readable: ReadableStream<Uint8Array> | null; ended: Promise<void> } {
     const { server, leave } = this.#answerOf(response);
     if (!response.body) return { readable: null, ended: Promise.resolve(leave()) };
     const { readable, writable } = new IdentityTransformStream();
@@ -194,7 +195,12 @@ export class Upstream {
     this.#giveUp(this.#chosen);
   }
 
-  async #requestOfAny(path: string, signal: AbortSignal, body?: BodyFor, options?: RequestOptions): Promise<Response> {
+  async #requestOfAny(
+    path: string,
+    signal: AbortSignal,
+    body?: BodyFor,
+    options?: RequestOptions,
+  ): Promise<HttpAnswer> {
     const { model } = this.#options;
     if (model !== undefined) await learnModels(this.servers, model, signal);
     noteRequest(retryBudget, Date.now());
@@ -224,7 +230,7 @@ export class Upstream {
     }
   }
 
-  async #ask(server: ModelServer, { mayMove, options, admitted, ...asked }: Asking): Promise<Response> {
+  async #ask(server: ModelServer, { mayMove, options, admitted, ...asked }: Asking): Promise<HttpAnswer> {
     const full = options?.withinMs ?? this.#config.connectTimeoutMs;
     const isSoon = mayMove && options?.withinMs === undefined && !options?.isWhole;
     const withinMs = isSoon ? Math.min(full, this.#config.failoverMs) : full;
@@ -250,7 +256,7 @@ export class Upstream {
   }
 
   /** The tokens of an answer, if somebody counts them. */
-  meterOf(response: Response): Meter | undefined {
+  meterOf(response: HttpAnswer): Meter | undefined {
     return answers.get(response)?.meter;
   }
 
@@ -391,7 +397,7 @@ export class Upstream {
     return drawFor(candidates, (candidate) => candidate.server === server, make);
   }
 
-  #answerOf(response: Response): Answer {
+  #answerOf(response: HttpAnswer): Answer {
     return answers.get(response) ?? { server: this.server, leave: () => {} };
   }
 }

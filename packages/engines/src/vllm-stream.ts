@@ -1,3 +1,4 @@
+import type { HttpAnswer } from "@responses-edge/outgoing-fetch/socket";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { isJson } from "@responses-edge/responses-api/json";
 import type { Usage } from "@responses-edge/responses-api/response";
@@ -175,7 +176,7 @@ export interface AnswerReader {
  */
 export async function* streamedAnswer(
   upstream: Upstream,
-  response: Response,
+  response: HttpAnswer,
   reader: AnswerReader,
   signal: AbortSignal,
 ): AsyncGenerator<ModelDelta[]> {

@@ -38,7 +38,7 @@ describe("a reader", () => {
     ],
   ])("%s gives all of them", async (_, open) => {
     const body = open() as ReadableStream<Uint8Array>;
-    expect(Uint8Array.from(await readAll(readerOf(body)))).toEqual(bytes);
+    expect(Uint8Array.from(await readAll(readerOf({ body }) as ByteReader))).toEqual(bytes);
   });
 
   it.each([[[1, 700, 4096, 3]], [[255]], [[9_000, 1]]])(
@@ -52,7 +52,7 @@ describe("a reader", () => {
         await writer.close();
       };
       const sending = send();
-      const reader = readerOf(readable, Date.now());
+      const reader = readerOf({ body: readable }, Date.now()) as ByteReader;
       let reads = 0;
       const read = () => {
         reads += 1;
@@ -66,7 +66,7 @@ describe("a reader", () => {
 
   it("gives what came before a body broke off, also if nobody sees it before its end", async () => {
     const { readable, writable } = new IdentityTransformStream();
-    const reader = readerOf(readable, Date.now());
+    const reader = readerOf({ body: readable }, Date.now()) as ByteReader;
     const writer = writable.getWriter();
     const sending = writer.write(bytes.slice(0, 500)).then(() => writer.abort(new Error("broken")));
     expect(await reader.read()).toEqual(bytes.slice(0, 500));

@@ -20,12 +20,15 @@ export class ReadFault extends Error {
   }
 }
 
+/** An answer: a `Response`, or the part of one that is needed. */
+type Readable = Pick<Response, "body"> & { headers: Pick<Headers, "get"> };
+
 /**
  * The body of a response, whole. Keeps no more than `maxBytes` of it, whatever is sent. Throws ReadFault, and the
  * signal's reason when it is aborted; what is left of the body is then cancelled.
  */
 export async function readBounded(
-  { body, headers }: Response,
+  { body, headers }: Readable,
   { maxBytes, timeoutMs, signal }: ReadBounds,
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (!body) return new Uint8Array();
@@ -59,7 +62,7 @@ export async function readBounded(
 }
 
 /** The same, as text: UTF-8. */
-export async function readBoundedText(response: Response, bounds: ReadBounds): Promise<string> {
+export async function readBoundedText(response: Readable, bounds: ReadBounds): Promise<string> {
   return new TextDecoder().decode(await readBounded(response, bounds));
 }
 

@@ -1,4 +1,5 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
+import type { HttpAnswer } from "@responses-edge/outgoing-fetch/socket";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
@@ -230,7 +231,7 @@ export class ChatEngine implements Engine {
       return family instanceof Promise ? family.then(made) : made(family);
     };
     const options = deliveryOf(prompt, promptTools(prompt).length > 0);
-    let response: Response;
+    let response: HttpAnswer;
     try {
       response = await this.#upstream.request("/chat/completions", signal, body, options);
     } catch (error) {
@@ -390,7 +391,7 @@ export class ChatEngine implements Engine {
   }
 
   /** A whole answer: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
-  async *#wholeAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
+  async *#wholeAnswer(response: HttpAnswer, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const deltas: ModelDelta[] = [];
     reader.read(parsedAnswer(await this.#upstream.text(response, signal)), deltas);
     if (!reader.isFinished) throw malformedAnswer();

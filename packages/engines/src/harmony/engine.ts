@@ -13,6 +13,7 @@ import {
   tokenizing,
   toText,
 } from "@responses-edge/harmony";
+import type { HttpAnswer } from "@responses-edge/outgoing-fetch/socket";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { takeImages } from "@responses-edge/responses-api/hosted-tools";
@@ -125,7 +126,7 @@ export class HarmonyEngine implements Engine {
     if (sampled) await completion.goOnAfter(sampled, loadTokenizer);
     if (completion.isFinished) return endOf(completion, await toPromptIds(rendered.segments, sampled, this.#work));
     if (wantsLogprobs(prompt.request)) completion.showLogprobs(await loadTokenizer());
-    let response: Response;
+    let response: HttpAnswer;
     try {
       response = await this.#request(prompt, rendered, signal, isRestFree);
     } catch (error) {
@@ -241,7 +242,7 @@ export class HarmonyEngine implements Engine {
     { segments, functions, opening }: Rendered,
     signal: AbortSignal,
     isRestFree: boolean,
-  ): Promise<Response> {
+  ): Promise<HttpAnswer> {
     const { request, sampled, model, spentTokens = 0 } = prompt;
     const window = await contextWindow(model, this.#upstream, signal);
     const limited = {
@@ -280,7 +281,7 @@ export class HarmonyEngine implements Engine {
   }
 
   /** A whole answer: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
-  async *#wholeAnswer(response: Response, completion: Completion, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
+  async *#wholeAnswer(response: HttpAnswer, completion: Completion, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const deltas: ModelDelta[] = [];
     const fault = await completion.readAll([await this.#upstream.text(response, signal)], deltas);
     completion.end(deltas);

@@ -15,12 +15,20 @@ export const BUFFER_BYTES = 4096;
 /** A read at the end gives this. */
 export const NO_BYTES = new Uint8Array();
 
-/** The readers of bodies that are streams only on demand. */
-const readers = new WeakMap<ReadableStream, ByteReader>();
+/** An answer to a request: a `Response`, or the part of one that is needed (`socketFetch`). */
+export interface HttpAnswer {
+  readonly status: number;
+  /** The status is of the 200s. */
+  readonly ok: boolean;
+  readonly headers: { get(name: string): string | null };
+  readonly body: ReadableStream<Uint8Array> | null;
+  /** Reads the body, if it is a stream only on demand: then `body` stays unused. */
+  readonly reader?: ByteReader | undefined;
+}
 
-/** A body as a stream, whose reader stays the given one (`readerOf`). */
+/** A body as a stream. */
 export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
-  const body = new ReadableStream<Uint8Array>(
+  return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         const bytes = await reader.read();
@@ -31,20 +39,19 @@ export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
     },
     { highWaterMark: 0 },
   );
-  readers.set(body, reader);
-  return body;
 }
 
 /**
- * The reader of a body: its own if it has one (`streamOf`). A body that the runtime streams itself is read into one
+ * The reader of an answer's body: its own if it has one; undefined without a body. A body that the runtime streams itself is read into one
  * buffer; a stream of JavaScript's is read unchanged.
  *
  * @param unwatchedSince When the body was asked for, if nobody sees it before its end: its bytes gather (`UnwatchedReader`).
  * Unix milliseconds.
  */
-export function readerOf(body: ReadableStream<Uint8Array>, unwatchedSince?: number): ByteReader {
-  const own = readers.get(body);
-  if (own) return own;
+export function readerOf(answer: Pick<HttpAnswer, "body" | "reader">, unwatchedSince?: number): ByteReader | undefined {
+  if (answer.reader) return answer.reader;
+  const { body } = answer;
+  if (!body) return undefined;
   let reader: ReadableStreamBYOBReader;
   try {
     reader = body.getReader({ mode: "byob" });

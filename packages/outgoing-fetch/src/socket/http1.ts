@@ -33,9 +33,24 @@ export interface Framing {
   unframe(bytes: Uint8Array): Uint8Array;
 }
 
+/** The headers of a head. Values of the same name are joined, as in `Headers`. */
+export class HeadHeaders {
+  readonly #values = new Map<string, string>();
+
+  append(name: string, value: string): void {
+    const key = name.toLowerCase();
+    const before = this.#values.get(key);
+    this.#values.set(key, before === undefined ? value : `${before}, ${value}`);
+  }
+
+  get(name: string): string | null {
+    return this.#values.get(name.toLowerCase()) ?? null;
+  }
+}
+
 export interface Head {
   status: number;
-  headers: Headers;
+  headers: HeadHeaders;
   framing: Framing;
 }
 
@@ -65,11 +80,11 @@ export function parseHead(bytes: Uint8Array, method: string): Head | undefined {
   if (lines.length > MAX_HEADERS) throw new Http1Error("too many headers");
   const [, minor, code] = STATUS_LINE.exec(statusLine) ?? [];
   if (code === undefined) throw new Http1Error("no status line");
-  const headers = new Headers();
+  const headers = new HeadHeaders();
   for (const line of lines) {
     const [, name, value] = HEADER_LINE.exec(line) ?? [];
     if (name === undefined || value === undefined) throw new Http1Error("no header");
-    headers.append(name, value);
+    headers.append(name, withoutBlanks(value));
   }
   const status = Number(code);
   if (status === 101) throw new Http1Error("an upgrade that nobody has asked for");
@@ -77,11 +92,22 @@ export function parseHead(bytes: Uint8Array, method: string): Head | undefined {
   return { status, headers, framing: framingOf(status, headers, method, minor === "0") };
 }
 
+/** A value without the blanks around it (RFC 9110 §5.5). */
+function withoutBlanks(value: string): string {
+  let from = 0;
+  let to = value.length;
+  while (from < to && isBlank(value.charCodeAt(from))) from += 1;
+  while (to > from && isBlank(value.charCodeAt(to - 1))) to -= 1;
+  return value.slice(from, to);
+}
+
+const isBlank = (code: number) => code === SPACE || code === TAB;
+
 /** Statuses without a body, whatever their headers say. */
 export const NULL_BODY_STATUSES: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** RFC 9112 §6.3. Two lengths are a smuggling attack (§6.1), and are refused. */
-function framingOf(status: number, headers: Headers, method: string, isOld: boolean): Framing {
+function framingOf(status: number, headers: HeadHeaders, method: string, isOld: boolean): Framing {
   if (method === "HEAD" || NULL_BODY_STATUSES.has(status)) return new LengthFraming(0);
   const coding = headers.get("content-encoding") ?? "identity";
   if (coding.toLowerCase() !== "identity") throw new Http1Error("a content coding that nobody has asked for");

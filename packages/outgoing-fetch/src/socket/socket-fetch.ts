@@ -1,6 +1,14 @@
 import { connect } from "cloudflare:sockets";
 import { Buffer } from "node:buffer";
-import { BUFFER_BYTES, type ByteReader, NO_BYTES, ReadPace, setTellingTimeout, streamOf } from "./byte-reader.ts";
+import {
+  BUFFER_BYTES,
+  type ByteReader,
+  type HttpAnswer,
+  NO_BYTES,
+  ReadPace,
+  setTellingTimeout,
+  streamOf,
+} from "./byte-reader.ts";
 import type { Connection, Connector } from "./connection.ts";
 import {
   endOfHead,
@@ -28,14 +36,14 @@ export interface SocketRequest {
 }
 
 /**
- * Requests like `fetch`, and follows no redirect. Its body's reader is the socket's own (`readerOf`). Rejects if the
+ * Requests like `fetch`, and follows no redirect. Its body is read by the socket's own reader (`readerOf`). Rejects if the
  * server is not reachable or does not answer in HTTP/1.1, and with the signal's reason when that is aborted.
  */
 export async function socketFetch(
   url: string,
   { method, headers, body, signal }: SocketRequest,
   connector: Connector = { connect },
-): Promise<Response> {
+): Promise<HttpAnswer> {
   const target = new URL(url);
   const isSecure = target.protocol === "https:";
   const text = new TextEncoder().encode(requestText(method, target, headers, body));
@@ -69,7 +77,7 @@ export async function socketFetch(
 }
 
 /** Reads the head of the answer. Bytes after it are the beginning of its body. */
-async function readAnswer(connection: Connection, method: string, close: () => void): Promise<Response> {
+async function readAnswer(connection: Connection, method: string, close: () => void): Promise<HttpAnswer> {
   const reader = connection.readable.getReader({ mode: "byob" });
   let buffer = new ArrayBuffer(BUFFER_BYTES);
   let length = 0;
@@ -90,7 +98,7 @@ async function readAnswer(connection: Connection, method: string, close: () => v
       if (head) {
         const { status, headers } = head;
         const body = new SocketBody(reader, bytes.subarray(end), head, close);
-        return new Response(NULL_BODY_STATUSES.has(status) ? null : streamOf(body), { status, headers });
+        return new SocketAnswer(status, headers, NULL_BODY_STATUSES.has(status) ? undefined : body);
       }
       start += end;
     }
@@ -99,6 +107,30 @@ async function readAnswer(connection: Connection, method: string, close: () => v
     const larger = new ArrayBuffer(2 * length);
     new Uint8Array(larger).set(new Uint8Array(buffer));
     buffer = larger;
+  }
+}
+
+/** Its body is a stream only where one is needed: a `Response` with a stream costs as much as several tokens. */
+class SocketAnswer implements HttpAnswer {
+  readonly status: number;
+  readonly headers: HttpAnswer["headers"];
+  readonly reader: ByteReader | undefined;
+  #body: ReadableStream<Uint8Array> | undefined;
+
+  constructor(status: number, headers: HttpAnswer["headers"], reader: ByteReader | undefined) {
+    this.status = status;
+    this.headers = headers;
+    this.reader = reader;
+  }
+
+  get ok(): boolean {
+    return this.status >= 200 && this.status < 300;
+  }
+
+  get body(): ReadableStream<Uint8Array> | null {
+    if (!this.reader) return null;
+    this.#body ??= streamOf(this.reader);
+    return this.#body;
   }
 }
 
