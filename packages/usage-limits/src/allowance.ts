@@ -12,6 +12,7 @@ import {
   plus,
   STORED_LIMITS,
 } from "./limits.ts";
+import { DONE_WITHIN_MS, OneAtATime } from "./one-at-a-time.ts";
 import { RecentNeeds } from "./recent-needs.ts";
 import { ReportTimer, type WaitUntil } from "./report-timer.ts";
 import { type RequestOutcome, type UsageEntry, type UsageKind, UsageSums, usedIn } from "./usage.ts";
@@ -70,18 +71,12 @@ const LIFETIME_MS = 60_000;
 /** The interval at which an isolate reports for a longer request. */
 const RENEW_AFTER_MS = 20_000;
 
-/** The maximum wait of a request for an answer: the platform may have ended the request that asks. */
-const ANSWER_WITHIN_MS = 10_000;
-
 /** How long a refusal is repeated without asking again, unless an amount comes back before. */
 const REFUSED_FOR_MS = 200;
 
 /** The number of further questions to the quota, and their intervals, while what ended requests have stored is not reported. */
 const MAX_LOOKS = 10;
 const LOOK_AGAIN_MS = 10;
-
-/** How often a report looks whether the question of another request has ended. Milliseconds. */
-const REPORT_POLL_MS = 20;
 
 /** A random id of the isolate, which has no name of its own. Made by the first request: no isolate may draw one before. */
 let holder: string | undefined;
@@ -107,11 +102,13 @@ export class Allowance {
   #used: Amounts = { ...NOTHING };
   readonly #usage = new UsageSums();
   #reports = 0;
-  readonly #timer = new ReportTimer(async () => !this.#isAsking && (await this.#ask()) && this.#settled.length === 0);
+  readonly #timer = new ReportTimer(
+    async () => !this.#asking.isUnderWay && (await this.#ask()) && this.#settled.length === 0,
+  );
   #waiting: Waiter[] = [];
   #refusal: { obstacle: Obstacle; until: number } | undefined;
-  /** The time since when the quota is being asked, Unix milliseconds; 0 if it is not. Another number belongs to another asker. */
-  #askingSince = 0;
+  /** The question to the quota. */
+  readonly #asking = new OneAtATime();
   readonly #recent = new RecentNeeds();
   #status: Status = {};
 
@@ -125,16 +122,14 @@ export class Allowance {
   /** Nothing is taken, being asked, or unreported: the allowance can be dropped. */
   get isIdle(): boolean {
     return (
-      this.#open.size + this.#settled.length + this.#waiting.length === 0 && !this.#isAsking && !this.#isUnreported
+      this.#open.size + this.#settled.length + this.#waiting.length === 0 &&
+      !this.#asking.isUnderWay &&
+      !this.#isUnreported
     );
   }
 
   get #isUnreported(): boolean {
     return !this.#usage.isEmpty || KINDS.some((kind) => this.#used[kind] !== 0);
-  }
-
-  get #isAsking(): boolean {
-    return Math.abs(Date.now() - this.#askingSince) < ANSWER_WITHIN_MS;
   }
 
   /**
@@ -162,9 +157,8 @@ export class Allowance {
 
   /** Reports at once what is not reported. Resolves when that was tried; never rejects. */
   async report(): Promise<void> {
-    // A question under way has what was used before it, and not what came since. The promise of another request is not to be
-    // awaited: it rejects when the platform ends that request.
-    while (this.#isAsking) await new Promise((resolve) => setTimeout(resolve, REPORT_POLL_MS));
+    // A question under way has what was used before it, and not what came since.
+    await this.#asking.untilOver();
     if (this.#isUnreported) await this.#ask();
   }
 
@@ -179,7 +173,7 @@ export class Allowance {
   #reservation(open: Open, waitUntil: WaitUntil): Reservation {
     const timer = setInterval(() => {
       open.seenAt = Date.now();
-      if (!this.#isAsking && Date.now() - this.#heardAt >= RENEW_AFTER_MS / 2) waitUntil(this.#ask());
+      if (!this.#asking.isUnderWay && Date.now() - this.#heardAt >= RENEW_AFTER_MS / 2) waitUntil(this.#ask());
     }, RENEW_AFTER_MS);
     const end = (usage: readonly UsageEntry[], requests = 0) => {
       if (open.seenAt === undefined) return;
@@ -228,7 +222,7 @@ export class Allowance {
       throw this.#setting.refused(obstacle, this.#status);
     const taken = this.#wait(wanted);
     // The question outlives its request, because others wait for its answer.
-    if (!this.#isAsking) waitUntil(this.#ask());
+    if (!this.#asking.isUnderWay) waitUntil(this.#ask());
     return taken;
   }
 
@@ -240,7 +234,7 @@ export class Allowance {
     const timer = setTimeout(() => {
       this.#waiting = this.#waiting.filter((each) => each !== waiter);
       reject(this.#setting.unavailable());
-    }, ANSWER_WITHIN_MS);
+    }, DONE_WITHIN_MS);
     return promise.finally(() => clearTimeout(timer));
   }
 
@@ -290,15 +284,14 @@ export class Allowance {
    * the quota has not answered; then all waiting requests are refused. Never rejects.
    */
   async #ask(): Promise<boolean> {
-    const since = Date.now();
-    this.#askingSince = since;
+    using asking = this.#asking.begin();
     try {
       if (this.#waiting.length === 0) {
         this.#keep(this.#recent.soon());
         await this.#exchange(undefined);
         this.#handOut();
       }
-      for (let looks = 0; this.#waiting.length > 0 && this.#askingSince === since; ) {
+      for (let looks = 0; this.#waiting.length > 0 && asking.isPresent; ) {
         const [first] = this.#waiting;
         const { obstacle } = await this.#exchange(first);
         this.#handOut();
@@ -317,8 +310,6 @@ export class Allowance {
       const unavailable = this.#setting.unavailable(error);
       for (const { reject } of this.#waiting.splice(0)) reject(unavailable);
       return false;
-    } finally {
-      if (this.#askingSince === since) this.#askingSince = 0;
     }
   }
 

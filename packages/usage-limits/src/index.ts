@@ -3,6 +3,7 @@ export * from "./durations.ts";
 export * from "./end-users.ts";
 export * from "./ledger.ts";
 export * from "./limits.ts";
+export * from "./one-at-a-time.ts";
 export * from "./report-timer.ts";
 export * from "./together.ts";
 export * from "./usage.ts";

@@ -1,5 +1,5 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
-import { ReportTimer, type RequestOutcome } from "@responses-edge/usage-limits";
+import { OneAtATime, ReportTimer, type RequestOutcome } from "@responses-edge/usage-limits";
 import { type ServerState, serverStates } from "../../assembly/model-server.ts";
 import type { Config } from "../../config/index.ts";
 import type { RequestSummary } from "../../contract/admin-objects.ts";
@@ -137,14 +137,7 @@ let known: { boards: Env["BOARD"]; config: Config } | undefined;
 
 const timer = new ReportTimer(report);
 
-/** The time since when the board is being told, Unix milliseconds; 0 if it is not. */
-let tellingSince = 0;
-
-/** How long a report is waited for: the platform may have ended its request. And how often. Milliseconds. */
-const TOLD_WITHIN_MS = 10_000;
-const POLL_MS = 20;
-
-const isTelling = () => Math.abs(Date.now() - tellingSince) < TOLD_WITHIN_MS;
+const telling = new OneAtATime();
 
 /** Has a request reported soon, if the log has such ones. `isBrief`: at once, because waiting costs. */
 export function noteRequest(
@@ -162,24 +155,20 @@ export function noteRequest(
 
 /** Reports what is not reported. Resolves when that, and what is under way, was tried; never rejects. */
 export async function reportRequests(): Promise<void> {
-  // The promise of another request is not to be awaited: it rejects when the platform ends that request.
-  while (isTelling()) await scheduler.wait(POLL_MS);
+  await telling.untilOver();
   await report();
 }
 
 /** False if the board does not answer, or is being told. */
 async function report(): Promise<boolean> {
-  if (isTelling()) return false;
+  if (telling.isUnderWay) return false;
   timer.take();
   if (waiting.isEmpty || !known) return true;
   const taken = waiting;
   waiting = new EndedSums();
   taken.addPeaks(Date.now(), peaksNow(known.config));
-  const since = Date.now();
-  tellingSince = since;
-  const isTold = await tell(taken, known.boards);
-  if (tellingSince === since) tellingSince = 0;
-  return isTold;
+  using _telling = telling.begin();
+  return await tell(taken, known.boards);
 }
 
 /** The model servers and the disk as this process knows them. */
