@@ -1,8 +1,8 @@
 import { Connection, hammer, post, type Request } from "./load.ts";
 import { exactCpuSeconds } from "./processes.ts";
-import { type Served, startServe } from "./serve.ts";
+import { startServe } from "./serve.ts";
 import { number, table } from "./tables.ts";
-import { responseIdIn, type Upstream } from "./targets.ts";
+import { type Running, responseIdIn, type Upstream } from "./targets.ts";
 
 /** `npm run bench -- --growth`: the cost of a turn as its conversation grows. */
 
@@ -24,31 +24,31 @@ interface Way {
   begin(connection: Connection): Promise<(before: string) => object>;
 }
 
-const WAYS: readonly Way[] = [
-  {
-    name: "in a conversation",
-    begin: async (connection) => {
-      const { text } = await connection.read(post("/v1/conversations", {}, "conv_"));
-      const { id } = JSON.parse(text) as { id: string };
-      return () => ({ conversation: id });
-    },
+export const CONVERSATION: Way = {
+  name: "in a conversation",
+  begin: async (connection) => {
+    const { text } = await connection.read(post("/v1/conversations", {}, "conv_"));
+    const { id } = JSON.parse(text) as { id: string };
+    return () => ({ conversation: id });
   },
-  {
-    name: "by `previous_response_id`",
-    begin: async () => (before) => (before === "" ? {} : { previous_response_id: before }),
+};
+
+export const PREVIOUS_ID: Way = {
+  name: "by `previous_response_id`",
+  begin: async () => (before) => (before === "" ? {} : { previous_response_id: before }),
+};
+
+export const SAME_BYTES: Way = {
+  name: "one message of as many bytes, `store: false`",
+  begin: async () => {
+    let length = 0;
+    return () => {
+      // A turn's text, both sides, and the text around it in the prompt.
+      length += 220;
+      return { store: false, input: "word ".repeat(Math.ceil(length / 5)) };
+    };
   },
-  {
-    name: "one message of as many bytes, `store: false`",
-    begin: async () => {
-      let length = 0;
-      return () => {
-        // A turn's text, both sides, and the text around it in the prompt.
-        length += 220;
-        return { store: false, input: "word ".repeat(Math.ceil(length / 5)) };
-      };
-    },
-  },
-];
+};
 
 /** Measures the CPU of a turn, by the number of turns before it. */
 export async function measureGrowth(upstream: Upstream, progress: (text: string) => void): Promise<string> {
@@ -56,9 +56,9 @@ export async function measureGrowth(upstream: Upstream, progress: (text: string)
   const rows: string[][] = [];
   // A new process still has code to compile.
   for (const store of [true, false]) await hammer(served.port, create({ store }), { clients: 8, durationMs: 2_000 });
-  for (const way of WAYS) {
+  for (const way of [CONVERSATION, PREVIOUS_ID, SAME_BYTES]) {
     progress(way.name);
-    const micros = await measureWay(served, way);
+    const micros = await measureWay(served, way, LENGTHS);
     const [first = 1, , last = 0] = micros;
     rows.push([way.name, ...micros.map((each) => number(each, 0)), `× ${number(last / first, 2)}`]);
   }
@@ -66,7 +66,8 @@ export async function measureGrowth(upstream: Upstream, progress: (text: string)
   return table(["CPU µs of a turn", ...LENGTHS.map((length) => `turn ${number(length, 0)}`), "last : first"], rows);
 }
 
-async function measureWay({ port, pid }: Served, way: Way): Promise<number[]> {
+/** Gives the CPU of a turn, in microseconds, after each number of turns. */
+export async function measureWay({ port, pid }: Running, way: Way, lengths: readonly number[]): Promise<number[]> {
   const connection = await Connection.open(port);
   const next = await way.begin(connection);
   const micros: number[] = [];
@@ -76,7 +77,7 @@ async function measureWay({ port, pid }: Served, way: Way): Promise<number[]> {
     id = responseIdIn((await connection.read(create(next(id)))).text);
     turns += 1;
   };
-  for (const length of LENGTHS) {
+  for (const length of lengths) {
     while (turns < length - TURNS / 2) await take();
     const before = exactCpuSeconds(pid);
     for (let count = 0; count < TURNS; count += 1) await take();

@@ -40,11 +40,10 @@ const EMPTY = Buffer.alloc(0);
 /** Reads one HTTP answer: its head, then a body of either framing, counting needles. */
 class AnswerReader {
   readonly sample: Sample = { status: 0, firstByteMs: 0, firstNeedleMs: 0, totalMs: 0, needles: 0, bytes: 0 };
-  /** The body, when it is kept. */
-  readonly kept: Buffer[] = [];
+  /** Gets the body's bytes. */
+  readonly #kept: Buffer[] | undefined;
   readonly #needle: Buffer;
   readonly #started: number;
-  readonly #keep: boolean;
   #inBody = false;
   #chunked = false;
   /** Bytes of the body, or of the chunk, still to come. */
@@ -55,9 +54,9 @@ class AnswerReader {
   #tail: Buffer = EMPTY;
   #done = false;
 
-  constructor(needle: Buffer, keep: boolean) {
+  constructor(needle: Buffer, kept: Buffer[] | undefined) {
     this.#needle = needle;
-    this.#keep = keep;
+    this.#kept = kept;
     this.#started = performance.now();
   }
 
@@ -137,7 +136,7 @@ class AnswerReader {
     if (slice.at(-1) !== 10) this.#tail = slice.subarray(Math.max(0, slice.length - needle.length + 1));
     if (before === 0 && this.sample.needles > 0) this.sample.firstNeedleMs = this.#now;
     this.sample.bytes += slice.length;
-    if (this.#keep) this.kept.push(Buffer.from(slice));
+    this.#kept?.push(Buffer.from(slice));
   }
 }
 
@@ -177,17 +176,20 @@ export class Connection {
   }
 
   async send(request: Request): Promise<Sample> {
-    return (await this.#send(request, false)).sample;
+    return this.#send(request, undefined);
   }
 
-  /** Sends a request as `send` does. Also gives the answer's text. */
-  async read(request: Request): Promise<{ sample: Sample; text: string }> {
-    const { sample, kept } = await this.#send(request, true);
+  /**
+   * Sends a request as `send` does. Also gives the answer's text. `kept` has the bytes that have come, also after an
+   * error.
+   */
+  async read(request: Request, kept: Buffer[] = []): Promise<{ sample: Sample; text: string }> {
+    const sample = await this.#send(request, kept);
     return { sample, text: Buffer.concat(kept).toString() };
   }
 
-  async #send(request: Request, keep: boolean): Promise<AnswerReader> {
-    const reader = new AnswerReader(request.needle, keep);
+  async #send(request: Request, kept: Buffer[] | undefined): Promise<Sample> {
+    const reader = new AnswerReader(request.needle, kept);
     this.#reader = reader;
     const done = new Promise<void>((resolve, reject) => {
       this.#settle = { resolve, reject };
@@ -201,7 +203,7 @@ export class Connection {
     }
     if (reader.sample.status !== 200)
       throw new Error(`status ${reader.sample.status} to ${request.bytes.subarray(0, 300)}`);
-    return reader;
+    return reader.sample;
   }
 
   close(): void {

@@ -30,8 +30,8 @@ const peer = z.strictObject({
   path: z.string().default("/v1/responses"),
   headers: z.record(z.string(), z.string()).default({}),
   /**
-   * Sent instead of the model's name. The name is then in `instructions` (upstream.ts). For a peer that knows only one
-   * model.
+   * Sent instead of the model's name. In it `{model}` is that name; without that, the name is in `instructions`
+   * (upstream.ts), for a peer that knows only one model.
    */
   model: z.string().optional(),
   /** Fields of the request beside `model`, `stream` and `input`. */
@@ -54,13 +54,19 @@ function toTarget({ name, path, model, body, delta, ...rest }: Peer, folder: str
   return {
     name,
     isPeer: true,
-    request: ({ model: asked, stream, history }) => {
-      const named = model === undefined ? { model: asked } : { model, instructions: `${ASKED}${asked};` };
-      return post(path, { ...named, stream, input: history ?? HELLO, ...body }, delta, headers);
+    request: ({ model: asked, stream, history, previous }) => {
+      const named = model?.includes("{model}") === false ? { instructions: `${ASKED}${asked};` } : {};
+      const input = history ?? HELLO;
+      const name = model?.replace("{model}", asked) ?? asked;
+      return post(
+        path,
+        { ...named, model: name, stream, input, previous_response_id: previous, ...body },
+        delta,
+        headers,
+      );
     },
-    async start(upstream) {
+    async start(upstream, directory = mkdtempSync(join(scratch, "peer-"))) {
       const port = await freePort();
-      const directory = mkdtempSync(join(scratch, "peer-"));
       const places: Record<string, string> = {
         port: `${port}`,
         spare: `${await freePort()}`,
@@ -82,7 +88,7 @@ function toTarget({ name, path, model, body, delta, ...rest }: Peer, folder: str
       await untilReady(child, `http://127.0.0.1:${port}${rest.ready}`).catch((cause: Error) => {
         throw new Error(`${name} does not start: ${cause.message}`);
       });
-      return { port, pid: child.pid ?? 0, stop: () => stop(child) };
+      return { port, pid: child.pid ?? 0, state: directory, stop: () => stop(child) };
     },
   };
 }

@@ -22,11 +22,14 @@ process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-/** Starts a program on a core. */
+/** Cores for a gateway of two workers, beside that of the model server and the client. Undefined if there are too few. */
+export const TWO_CORES = CORES > 2 ? `${GATEWAY_CORE},2` : undefined;
+
+/** Starts a program on a core, or on several (`0,2`). */
 export function start(
   command: string,
   args: readonly string[],
-  core: number,
+  core: number | string,
   options: SpawnOptions = {},
 ): ChildProcess {
   const whole = canPin ? ["taskset", "-c", String(core), command, ...args] : [command, ...args];
@@ -82,6 +85,18 @@ export function memoryMb(pid: number): { now: number; peak: number } {
   const status = readFileSync(`/proc/${pid}/status`, "latin1");
   const read = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+)`, "m").exec(status)?.[1] ?? 0) / 1024;
   return { now: read("VmRSS"), peak: read("VmHWM") };
+}
+
+/** Resident memory in MB of a process and all that it has started. Pages that two of them share count twice. */
+export function treeMemoryMb(pid: number): number {
+  return memoryMb(pid).now + childrenOf(pid).reduce((sum, child) => sum + treeMemoryMb(child), 0);
+}
+
+/** The processes that a process has started and that still run. */
+export function childrenOf(pid: number): number[] {
+  return readdirSync(`/proc/${pid}/task`).flatMap((task) =>
+    (readFileSync(`/proc/${pid}/task/${task}/children`, "latin1").match(/\d+/g) ?? []).map(Number),
+  );
 }
 
 /** CPU seconds that the whole machine has been busy. */

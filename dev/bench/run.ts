@@ -5,6 +5,8 @@
  * npm run bench -- --peers FILE          also other gateways, as peers.example.json lists some
  * npm run bench -- --before FOLDER       beside the `serve` of another checkout, and nothing else
  * npm run bench -- --only TEXT           only the rows whose names have that text; it can be given several times
+ * npm run bench -- --published           instead: tables to compare with those that others publish; takes --peers, and
+ *                                        --only with a table's name; fifteen minutes
  * npm run bench -- --durable             instead: background runs, resume, recovery, locks; three minutes
  * npm run bench -- --growth              instead: what a turn costs as its conversation grows, and requests as more is
  * stored; memory, waits and files; fifteen minutes
@@ -12,8 +14,8 @@
  * npm run bench -- --neighbours          instead: a tenant's turns beside another tenant's load; three minutes
  * npm run bench -- --fair                instead: tenants at saturated model servers; two minutes
  *
- * Each also takes: --quick, one short round; --json FILE, also the raw numbers; --docs, also puts the tables into
- * docs/benchmarks.md.
+ * Each also takes: --quick, one short round; --json FILE, also the raw numbers; --docs, also puts the tables and
+ * pictures into docs.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -21,12 +23,15 @@ import { parseArgs } from "node:util";
 import { workerdVersion } from "../../test/workerd/tools.ts";
 import { measureDurable } from "./durable.ts";
 import { measureFair } from "./fair.ts";
+import { goalsReport } from "./goals.ts";
 import { GROWTH_MODEL, measureGrowth } from "./growth.ts";
 import { HEAVY_MODELS, measureHeavy } from "./heavy.ts";
 import { measureNeighbours } from "./neighbours.ts";
 import { readPeers } from "./peers.ts";
 import { machineLine, OTHER_CORE, pinSelf, watchNoise } from "./processes.ts";
-import { measureShips, SHIPS_MODELS, shipsReport } from "./ships.ts";
+import { measurePublished, PUBLISHED_MODELS, publishedTables } from "./published/published.ts";
+import { measureShips, shipsReport } from "./ships.ts";
+import { SHIPS_MODELS } from "./ships-rows.ts";
 import { measureStored, STORED_MODEL } from "./stored.ts";
 import { median, percent } from "./tables.ts";
 import { type Scale, startUpstream, type TargetKind, type Upstream } from "./targets.ts";
@@ -39,6 +44,7 @@ const { values: options } = parseArgs({
     only: { type: "string", multiple: true, default: [] },
     json: { type: "string" },
     docs: { type: "boolean", default: false },
+    published: { type: "boolean", default: false },
     durable: { type: "boolean", default: false },
     growth: { type: "boolean", default: false },
     neighbours: { type: "boolean", default: false },
@@ -63,9 +69,18 @@ process.on("SIGINT", () => process.exit(130));
 process.on("SIGTERM", () => process.exit(143));
 
 const head = `${machineLine()} · workerd ${workerdVersion}${pinSelf() ? ", gateway pinned to one core, model server and client to the other" : ""}`;
-const models = new Set(["simulator", ...SHIPS_MODELS, GROWTH_MODEL, STORED_MODEL, ...HEAVY_MODELS]);
+const models = new Set([
+  "simulator",
+  ...SHIPS_MODELS,
+  ...PUBLISHED_MODELS,
+  GROWTH_MODEL,
+  STORED_MODEL,
+  ...HEAVY_MODELS,
+]);
+const peers = options.peers === undefined ? [] : readPeers(options.peers);
 const upstream = await startUpstream(OTHER_CORE, [...models]);
-if (options.durable) await runDurable(upstream);
+if (options.published) await runPublished(upstream);
+else if (options.durable) await runDurable(upstream);
 else if (options.growth) await runGrowth(upstream);
 else if (options.neighbours) await runNeighbours(upstream);
 else if (options.fair) await runFair();
@@ -76,10 +91,26 @@ async function runShips(upstream: Upstream): Promise<void> {
   const results = await measureShips(upstream, {
     ...{ scale, progress, only: options.only, attempt },
     before: options.before === undefined ? undefined : resolve(options.before),
-    peers: options.peers === undefined ? [] : readPeers(options.peers),
+    peers,
   });
-  const noise = `Other work took ${percent(median(noises))} of the machine (worst ${percent(Math.max(...noises))}).`;
-  publish(results, shipsReport(`${head}\n\n${noise}`, results), "--docs");
+  const goals = options.before === undefined ? `\n\n${goalsReport(results)}` : "";
+  publish(results, shipsReport(`${head}\n\n${noiseLine()}`, results) + goals, "--docs");
+}
+
+async function runPublished(upstream: Upstream): Promise<void> {
+  for (const name of publishedTables(options.only)) {
+    noises.length = 0;
+    const { report, picture, ...results } = await measurePublished(upstream, name, peers, {
+      ...{ scale, progress, attempt, only: [] },
+    });
+    if (options.docs)
+      writeFileSync(new URL(`../../docs/images/${name.replace(" ", "-")}.svg`, import.meta.url), picture);
+    publish(results, `${head}. ${noiseLine()}\n\n${report}`, `--published --only "${name}" --docs`);
+  }
+}
+
+function noiseLine(): string {
+  return `Other work took ${percent(median(noises))} of the machine (worst ${percent(Math.max(...noises))}).`;
 }
 
 async function runDurable(upstream: Upstream): Promise<void> {
@@ -116,15 +147,19 @@ function publish(results: unknown, tables: string, flags: string): void {
   if (options.json) writeFileSync(options.json, `${JSON.stringify(results, null, 2)}\n`);
 }
 
-/** Writes the tables into the page, between the marks for `flags`. */
+/** Writes the tables into the page that has the marks for `flags`. */
 function writeDocument(tables: string, flags: string): void {
-  const document = new URL("../../docs/benchmarks.md", import.meta.url);
-  const text = readFileSync(document, "utf8");
   const mark = `<!-- results: npm run bench -- ${flags} -->`;
-  const begin = text.indexOf(mark);
-  const end = text.indexOf("<!-- end of results -->", begin);
-  if (begin === -1 || end === -1) throw new Error("docs/benchmarks.md has no place for the results");
-  writeFileSync(document, `${text.slice(0, begin)}${mark}\n\n${tables}\n\n${text.slice(end)}`);
+  for (const page of ["benchmarks.md", "benchmarks-method.md"]) {
+    const document = new URL(`../../docs/${page}`, import.meta.url);
+    const text = readFileSync(document, "utf8");
+    const begin = text.indexOf(mark);
+    if (begin === -1) continue;
+    const end = text.indexOf("<!-- end of results -->", begin);
+    writeFileSync(document, `${text.slice(0, begin)}${mark}\n\n${tables}\n\n${text.slice(end)}`);
+    return;
+  }
+  throw new Error(`no page has a place for ${flags}`);
 }
 
 /** Measures a target. Gives undefined for a peer that does not support it. */
@@ -158,4 +193,5 @@ async function quietly<T>(measure: () => Promise<T>): Promise<T> {
 
 function progress(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
+  else if (text !== "") console.error(text);
 }

@@ -1,8 +1,8 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady } from "../../test/workerd/tools.ts";
-import { adopt, GATEWAY_CORE, start, stop } from "./processes.ts";
+import { adopt, childrenOf, GATEWAY_CORE, start, stop } from "./processes.ts";
 import type { Running } from "./targets.ts";
 
 /**
@@ -38,10 +38,15 @@ export interface Served extends Running {
  */
 export async function startServe(
   upstreamPort: number,
-  { checkout = root, state = mkdtempSync(join(scratch, "state-")), variables = {} as Record<string, string> } = {},
+  {
+    checkout = root,
+    state = mkdtempSync(join(scratch, "state-")),
+    variables = {} as Record<string, string>,
+    cores = GATEWAY_CORE as number | string,
+  } = {},
 ): Promise<Served> {
   const port = await freePort();
-  const child = start(process.execPath, [join(checkout, "cli/main.ts"), "serve"], GATEWAY_CORE, {
+  const child = start(process.execPath, [join(checkout, "cli/main.ts"), "serve"], cores, {
     stdio: ["ignore", "ignore", "inherit"],
     env: {
       ...process.env,
@@ -54,27 +59,24 @@ export async function startServe(
     },
   });
   await untilReady(child, `http://127.0.0.1:${port}/health`);
-  const pid = workerOf(child.pid ?? 0);
-  const killWorker = adopt(pid);
+  const workers = workersOf(child.pid ?? 0);
+  const [pid] = workers;
+  if (pid === undefined) throw new Error("serve has started no workerd");
+  const killed = workers.map(adopt);
   return {
     port,
     pid,
+    root: child.pid ?? 0,
     state,
-    /** `kill -9` of the launcher and its Worker. */
+    /** `kill -9` of the launcher and its Workers. */
     async stop() {
-      killWorker();
+      for (const kill of killed) kill();
       await stop(child);
     },
   };
 }
 
-/** The workerd process that a launcher has started. */
-function workerOf(launcher: number): number {
-  const children = readdirSync(`/proc/${launcher}/task`).flatMap((task) =>
-    readFileSync(`/proc/${launcher}/task/${task}/children`, "latin1").trim().split(" "),
-  );
-  const isWorker = (pid: string) => pid !== "" && readFileSync(`/proc/${pid}/comm`, "latin1").startsWith("workerd");
-  const worker = children.find(isWorker);
-  if (worker === undefined) throw new Error("serve has started no workerd");
-  return Number(worker);
+/** The workerd processes that a launcher has started. */
+function workersOf(launcher: number): number[] {
+  return childrenOf(launcher).filter((pid) => readFileSync(`/proc/${pid}/comm`, "latin1").startsWith("workerd"));
 }

@@ -10,13 +10,20 @@ export interface TargetKind {
   name: string;
   /** True for another project's gateway (`peers.ts`). Rows that it does not support are left out of the tables. */
   isPeer?: boolean;
-  start(upstream: Upstream): Promise<Running>;
+  /** Starts it on a new data folder, or on `state`, that of a process before it. */
+  start(upstream: Upstream, state?: string): Promise<Running>;
   request(question: Question): Request;
 }
 
 export interface Running {
   port: number;
+  /** The process whose CPU is measured. */
   readonly pid: number;
+  /** The process that has started all others of the target, where that is not `pid`. */
+  readonly root?: number;
+  /** The data folder, where it has one. */
+  readonly state?: string;
+  /** `kill -9`. */
   stop(): Promise<void>;
 }
 
@@ -32,6 +39,8 @@ export interface Question {
   model: string;
   stream: boolean;
   history?: readonly Message[];
+  /** The id of the stored response that it continues. */
+  previous?: string | undefined;
 }
 
 export interface Message {
@@ -58,10 +67,10 @@ export interface Upstream {
   stop(): Promise<void>;
 }
 
-/** `models` are the listed models. The server answers for any model. */
-export async function startUpstream(core: number, models: readonly string[]): Promise<Upstream> {
+/** `models` are the listed models. The server answers for any model. Port 0: a free one. */
+export async function startUpstream(core: number, models: readonly string[], at = 0): Promise<Upstream> {
   const script = fileURLToPath(new URL("upstream.ts", import.meta.url));
-  const child = start(process.execPath, [script, "0", ...models], core);
+  const child = start(process.execPath, [script, String(at), ...models], core);
   const port = await new Promise<number>((resolve, reject) => {
     child.once("exit", () => reject(new Error("the model server did not start")));
     child.stdout?.once("data", (data: Buffer) => resolve(JSON.parse(data.toString()).port));
@@ -78,8 +87,8 @@ export async function startUpstream(core: number, models: readonly string[]): Pr
 /** A running target. CPU and memory of its process are its alone. */
 export interface Target extends TargetKind, Running {}
 
-export async function startTarget(kind: TargetKind, upstream: Upstream): Promise<Target> {
-  const running = await kind.start(upstream);
+export async function startTarget(kind: TargetKind, upstream: Upstream, state?: string): Promise<Target> {
+  const running = await kind.start(upstream, state);
   return { ...kind, ...running };
 }
 
@@ -100,6 +109,8 @@ export interface Row {
   metrics: Record<string, number>;
   /** False if its values are not compared as ratios. */
   hasRatios?: boolean;
+  /** True if it is measured in the first round alone. */
+  isOnce?: boolean;
   measure(target: Target, scale: Scale): Promise<Measurement>;
 }
 
@@ -109,11 +120,12 @@ export function chatRequest({ model, stream, history }: Question): Request {
 }
 
 export function responsesRequest(
-  { model, stream, history }: Question,
-  extra: { store: boolean; previous_response_id?: string | undefined },
+  { model, stream, history, previous }: Question,
+  extra: { store: boolean; background?: boolean },
+  headers: Record<string, string> = {},
 ): Request {
-  const input = history ?? HELLO;
-  return post("/v1/responses", { model, stream, input, ...extra }, RESPONSES_DELTA);
+  const body = { model, stream, input: history ?? HELLO, previous_response_id: previous, ...extra };
+  return post("/v1/responses", body, RESPONSES_DELTA, headers);
 }
 
 /** Sends one request and gives the answer's text. */
@@ -127,7 +139,7 @@ export async function ask(port: number, request: Request): Promise<string> {
 }
 
 export function responseIdIn(text: string): string {
-  const id = /"id":"(resp_[0-9A-Za-z]+)"/.exec(text)?.[1];
+  const id = /"id": ?"(resp_[\w-]+)"/.exec(text)?.[1];
   if (id === undefined) throw new Error(`no response id in ${text.slice(0, 300)}`);
   return id;
 }

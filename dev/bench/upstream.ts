@@ -108,9 +108,12 @@ export interface UpstreamLog {
   requests: LoggedRequest[];
   /** The maximum number that ran at the same time. */
   mostOpen: number;
+  /** The messages in the body of the last request, of each role. */
+  messages: number;
 }
 
-let log: UpstreamLog | undefined;
+let log: Omit<UpstreamLog, "messages"> | undefined;
+let lastBody: Buffer = Buffer.alloc(0);
 let open = 0;
 
 function now(): number {
@@ -136,7 +139,7 @@ function own(path: string): unknown {
   if (path === "/v1/models") return { object: "list", data: served.map(modelCard) };
   if (!path.startsWith("/log")) return {};
   if (log === undefined || path.endsWith("?reset")) log = { requests: [], mostOpen: open };
-  return log;
+  return { ...log, messages: lastBody.toString("latin1").split('"role":').length - 1 };
 }
 
 function modelCard(id: string) {
@@ -158,6 +161,7 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
     );
     return;
   }
+  lastBody = body;
   const name =
     (path === "/v1/responses" ? textBehind(body, ASKED, ";") : undefined) ?? textBehind(body, MODEL, '"') ?? "";
   const tag = LIVE.exec(name)?.[1];
@@ -173,7 +177,8 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
   ended();
 }
 
-let answers = 0;
+/** A server that starts again on the same port gives no id a second time. */
+let answers = Date.now();
 
 /** The same answer with new ids of the same length, because a gateway stores no item twice. */
 function withOwnIds({ head, chunks, whole }: Recording): Recording {
@@ -196,7 +201,8 @@ const LIVE = /\blive=(\w+)&/;
 /** Answers with the simulator itself, while it generates. */
 async function answerLive(socket: Socket, path: string, body: Buffer, tag: string): Promise<void> {
   const left = new AbortController();
-  socket.once("close", () => left.abort());
+  const leave = () => left.abort();
+  socket.once("close", leave);
   const ended = path.endsWith("/completions") ? noteRequest(tag) : () => {};
   const headers = { "content-type": "application/json" };
   const text = body.toString().replace(LIVE, "");
@@ -210,6 +216,7 @@ async function answerLive(socket: Socket, path: string, body: Buffer, tag: strin
   } catch (error) {
     if (!left.signal.aborted) throw error;
   } finally {
+    socket.off("close", leave);
     ended();
   }
 }
