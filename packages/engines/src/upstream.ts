@@ -195,12 +195,7 @@ export class Upstream {
     this.#giveUp(this.#chosen);
   }
 
-  async #requestOfAny(
-    path: string,
-    signal: AbortSignal,
-    body?: BodyFor,
-    options?: RequestOptions,
-  ): Promise<HttpAnswer> {
+  async #requestOfAny(path: string, signal: AbortSignal, body?: BodyFor, options?: RequestOptions) {
     const { model } = this.#options;
     if (model !== undefined) await learnModels(this.servers, model, signal);
     noteRequest(retryBudget, Date.now());
