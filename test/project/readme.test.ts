@@ -29,6 +29,11 @@ describe("README", () => {
   });
 });
 
+it("docs/benchmarks.md has at most 150 lines", () => {
+  const page = readFileSync(join(root, "docs/benchmarks.md"), "utf8");
+  expect(page.trimEnd().split("\n").length).toBeLessThanOrEqual(150);
+});
+
 it("docs/clients.md has the console's settings of each client, unchanged", () => {
   const clients = readFileSync(join(root, "docs/clients.md"), "utf8");
   const samples = connectSamples({ baseUrl: "http://localhost:8787/v1", model: "my-model" });
