@@ -94,7 +94,7 @@ async function runShips(upstream: Upstream): Promise<void> {
     peers,
   });
   const goals = options.before === undefined ? `\n\n${goalsReport(results)}` : "";
-  publish(results, shipsReport(`${head}\n\n${noiseLine()}`, results) + goals, "--docs");
+  publish(results, shipsReport(`${head}\n\n${noiseLine()}${goals}`, results), "--docs");
 }
 
 async function runPublished(upstream: Upstream): Promise<void> {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { buildChain, type Chain, isStored, STORED } from "./chains.ts";
 import { hammer } from "./load.ts";
 import { memoryMb, treeMemoryMb } from "./processes.ts";
@@ -42,6 +43,9 @@ export interface ShipsResults {
   memory: Record<string, Memory>;
 }
 
+/** Most garbage of a process's start is collected within this time. */
+const REST_MS = 5_000;
+
 export interface ShipsOptions extends RowsOptions {
   peers: readonly TargetKind[];
   /** The folder of another checkout: `serve` is then compared with that one alone. */
@@ -55,6 +59,8 @@ export async function measureShips(upstream: Upstream, options: ShipsOptions): P
       ? [DIRECT, TRANSLATES, ...served(SERVE), ...peers]
       : [...served(BEFORE, before), ...served(SERVE)];
   const targets = await startTargets(kinds, upstream, options);
+  progress("at rest");
+  await sleep(REST_MS);
   const idle = new Map(targets.map(({ name, pid, root }) => [name, treeMemoryMb(root ?? pid)]));
   // Garbage of other rows would be reused.
   const first = await measureRows(targets, [openStreams], options);
