@@ -251,7 +251,7 @@ class ReadAhead {
 /** The time in which the bytes of an unwatched body gather, at the pace that it has had. Milliseconds. */
 const UNWATCHED_MS = 100;
 
-/** The event that names the role and that of the first token, which vLLM sends at the same time, have more. */
+/** The first token of an answer comes with its role, in an event of more bytes than these, or in one right after it. */
 const FIRST_BYTES = 256;
 
 /**
