@@ -4,7 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import { z } from "zod";
 import { freePort, untilReady } from "../../test/workerd/tools.ts";
 import { post } from "./load.ts";
-import { GATEWAY_CORE, start, stop } from "./processes.ts";
+import { GATEWAY_CORE, start, stopTree } from "./processes.ts";
 import { ASKED, HELLO, RESPONSES_DELTA, type TargetKind } from "./targets.ts";
 
 /**
@@ -88,7 +88,7 @@ function toTarget({ name, path, model, body, delta, ...rest }: Peer, folder: str
       await untilReady(child, `http://127.0.0.1:${port}${rest.ready}`).catch((cause: Error) => {
         throw new Error(`${name} does not start: ${cause.message}`);
       });
-      return { port, pid: child.pid ?? 0, state: directory, stop: () => stop(child) };
+      return { port, pid: child.pid ?? 0, state: directory, stop: () => stopTree(child) };
     },
   };
 }

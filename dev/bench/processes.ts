@@ -53,6 +53,20 @@ export async function stop(child: ChildProcess): Promise<void> {
   await gone;
 }
 
+/** `kill -9` of a process and of those that it has started, which would outlive it. */
+export async function stopTree(child: ChildProcess): Promise<void> {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+  const children = descendantsOf(child.pid);
+  await stop(child);
+  for (const pid of children) {
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch {
+      // It has ended with its parent.
+    }
+  }
+}
+
 /** Counts a process that another one has started as the benchmark's own. The returned function kills it. */
 export function adopt(pid: number): () => void {
   grandchildren.add(pid);
@@ -97,6 +111,10 @@ export function childrenOf(pid: number): number[] {
   return readdirSync(`/proc/${pid}/task`).flatMap((task) =>
     (readFileSync(`/proc/${pid}/task/${task}/children`, "latin1").match(/\d+/g) ?? []).map(Number),
   );
+}
+
+function descendantsOf(pid: number): number[] {
+  return childrenOf(pid).flatMap((child) => [child, ...descendantsOf(child)]);
 }
 
 /** CPU seconds that the whole machine has been busy. */
