@@ -88,7 +88,7 @@ export async function start(variables: Record<string, string>, before?: Before):
 /** The processes of workerd that `serve` has started, in the order of their starts. */
 export function workerdsOf({ child: { pid } }: Served): number[] {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
-  return children.filter((each) => commandOf(each).includes("workerd")).map(Number);
+  return children.filter((each) => commandOf(each).includes("workerd\0serve\0")).map(Number);
 }
 
 /** The command of a process, with its arguments; empty if the process has ended. */

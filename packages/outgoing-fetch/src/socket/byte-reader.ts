@@ -251,8 +251,8 @@ class ReadAhead {
 /** The time in which the bytes of an unwatched body gather, at the pace that it has had. Milliseconds. */
 const UNWATCHED_MS = 100;
 
-/** The first token of an answer comes with its role, in an event of more bytes than these, or in one right after it. */
-const FIRST_BYTES = 256;
+/** vLLM sends the event with the role and that with the first token together: both have more bytes, the first alone has fewer. */
+const FIRST_BYTES = 400;
 
 /**
  * A fetch body gives at most one HTTP chunk per read, and each read costs as much as translating several tokens. Here the runtime
