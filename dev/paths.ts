@@ -62,7 +62,7 @@ const [FROM, UNTIL] = [/^readJson\d*$/, /^runForeground\d*$/];
 
 const folder = mkdtempSync(join(tmpdir(), "responses-edge-paths-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
-bundleInto(folder);
+bundleInto(folder, undefined, ["--readable"]);
 const functions = instrument(join(folder, "index.js"));
 
 const simulator = await serveSimulator();

@@ -37,7 +37,7 @@ function bundleWorker(): string[] {
   try {
     bundleInto(made);
     for (const name of readdirSync(made)) {
-      if (!["index.js.map", "README.md", METAFILE].includes(name)) {
+      if (!["README.md", METAFILE].includes(name)) {
         copyFileSync(join(made, name), join(target, "worker", name));
       }
     }

@@ -24,9 +24,9 @@ export function bundle(directory: string, options: SpawnOptions): ChildProcess {
   return spawn(process.execPath, [BUNDLER, directory], { ...options, cwd: root });
 }
 
-/** The same, but waits for the end. `cwd` is the checkout. */
-export function bundleInto(directory: string, cwd = root): void {
-  execFileSync(process.execPath, [BUNDLER, directory], { cwd, stdio: ["ignore", "ignore", "inherit"] });
+/** The same, but waits for the end. `cwd` is the checkout; `options` are the script's. */
+export function bundleInto(directory: string, cwd = root, options: readonly string[] = []): void {
+  execFileSync(process.execPath, [BUNDLER, directory, ...options], { cwd, stdio: ["ignore", "ignore", "inherit"] });
 }
 
 const BUNDLER = join(root, "scripts/bundle.js");
