@@ -29,8 +29,8 @@ writeFileSync(join(target, "sbom.cdx.json"), `${JSON.stringify(billOfMaterials(f
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
 
 /**
- * The Worker, without what wrangler puts beside it: a note, a map that nothing reads, and the list of the files in it. Returns the
- * folders of the packages in that list.
+ * The Worker, without what is made beside it: wrangler's note, and the list of the files in it. Returns the folders of the packages in
+ * that list.
  */
 function bundleWorker(): string[] {
   const made = mkdtempSync(join(tmpdir(), "responses-edge-"));
