@@ -32,12 +32,12 @@ async function ask(page: Page, text: string): Promise<void> {
   await send(page).click();
   await page.locator(".item-input", { hasText: text }).last().waitFor();
   await send(page).waitFor();
-  await eventually(() => isDrawn(page));
 }
 
-/** Text appears with the next picture of the page. */
-async function isDrawn(page: Page): Promise<boolean> {
-  return !(await onPage(page)).includes("");
+/** Waits until the page has read the turns of a chat from the store. */
+async function allRead(page: Page): Promise<void> {
+  await page.locator(".turn .turn-footer .tag").first().waitFor();
+  await page.locator(".turn:not(:has(.turn-footer .tag))").first().waitFor({ state: "detached" });
 }
 
 async function settings(page: Page, use: () => Promise<void>): Promise<void> {
@@ -57,15 +57,17 @@ function further(page: Page, fields: object): Promise<void> {
   });
 }
 
-/** The turns on the page from top to bottom: questions, answers, and calls with their outputs. */
+/**
+ * The turns on the page from top to bottom: questions, answers, and calls with their outputs. They are read in the next frame, as a person
+ * sees them: the page adds a frame's text just before the browser paints it, but its buttons at once.
+ */
 function onPage(page: Page): Promise<string[]> {
-  return page
-    .locator(".transcript")
-    .evaluate((transcript) =>
-      [...transcript.querySelectorAll<HTMLElement>(".item-input, .item-answer, .item-call")]
-        .filter((item) => item.checkVisibility() && !item.closest(".unseen-turn"))
-        .map((item) => [...item.querySelectorAll(".part")].map((part) => part.textContent?.trim()).join(" | ")),
-    );
+  return page.locator(".transcript").evaluate(async (transcript) => {
+    await new Promise(requestAnimationFrame);
+    return [...transcript.querySelectorAll<HTMLElement>(".item-input, .item-answer, .item-call")]
+      .filter((item) => item.checkVisibility() && !item.closest(".unseen-turn"))
+      .map((item) => [...item.querySelectorAll(".part")].map((part) => part.textContent?.trim()).join(" | "));
+  });
 }
 
 /** The last request at the model server: the texts of its messages, and calls with their outputs. */
@@ -85,7 +87,6 @@ function textOf(content: unknown): string {
 
 /** Asks once more: the model gets what is on the page, in its order, and nothing else. */
 async function expectSeen(page: Page, question: string): Promise<void> {
-  await eventually(() => isDrawn(page));
   const before = await onPage(page);
   await ask(page, question);
   expect(inPrompt()).toEqual([...before, question]);
@@ -136,7 +137,7 @@ describe.each(DEVICES)("in a chat: %s", (_, options) => {
       await expectSeen(page, "third");
       // It is so after a reload, too.
       await page.reload();
-      await page.getByText("You said: third", { exact: true }).waitFor();
+      await allRead(page);
       await expectSeen(page, "fourth");
     }));
 
@@ -195,7 +196,7 @@ describe.each(DEVICES)("in a chat: %s", (_, options) => {
       await pair.getByText("completed", { exact: true }).nth(1).waitFor();
       const titles = await pair.getByRole("heading", { level: 2 }).allTextContents();
       expect(titles).toEqual(["simulator", "simulator-reasoning"]);
-      expect(await pair.locator(".item-input .part").allTextContents()).toEqual(["hello", "hello"]);
+      expect(await onPage(page)).toEqual(["hello", "You said: hello", "hello", "You said: hello"]);
       await pair.locator("summary", { hasText: "Words that differ" }).click();
       await pair.getByText("They say the same.").waitFor();
       await pair.getByRole("radio", { name: "simulator-reasoning" }).check();
@@ -267,7 +268,7 @@ describe.each(DEVICES)("in a chat: %s", (_, options) => {
       const two = await post({ input: "two", previous_response_id: one });
       await post({ input: "three", previous_response_id: two });
       await page.evaluate((hash) => (location.hash = hash), `#/chat/${one}`);
-      await page.getByText("You said: three", { exact: true }).waitFor();
+      await allRead(page);
       const whole = ["one", "You said: one", "two", "You said: two", "three", "You said: three"];
       expect(await onPage(page)).toEqual(whole);
       await expectSeen(page, "four");
@@ -314,6 +315,7 @@ describe.each(DEVICES)("in a chat: %s", (_, options) => {
       await eventually(async () => (await list.getByRole("link", { name: "Something else" }).count()) === 0);
       await list.getByRole("link", { name: "Owls", exact: true }).click();
       await page.locator(".transcript").getByText("You said: Which owl is", { exact: false }).first().waitFor();
+      await allRead(page);
       await page.getByText(/^[12]\/2$/).waitFor();
       await expectSeen(page, "And then?");
       await renamed.hover();
