@@ -26,13 +26,9 @@ export function callerWith(env: Env, config: Config, identity: Identity, provide
     quotas: env.QUOTAS,
     boards: env.BOARD,
     homes,
-    // Made on use: few requests need files.
-    get files() {
-      return new FileClient(env, tenant);
-    },
-    get stores() {
-      return new StoreClient(env, tenant);
-    },
+    // No accessors: an object literal with one has a hidden class of its own, and so would each request.
+    files: new FileClient(env, tenant),
+    stores: new StoreClient(env, tenant),
     past: homes,
   };
 }

@@ -14,6 +14,7 @@ import { readHistory } from "../store/home/history.ts";
 import { endUserOf } from "../store/limits/allowances.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/objects/rpc.ts";
+import { IS_SERVED } from "../store/objects/workers.ts";
 import { containerFiles } from "../store/tenant/files/container-files.ts";
 import { searchStores } from "../store/tenant/vector-stores/store-searcher.ts";
 import { tellContent } from "../telemetry/content-log.ts";
@@ -85,12 +86,14 @@ const PEER_CHECK_MS = 1_000;
  * Calls `onLeft` when the launcher has seen a client close its connection: no write shows that before the answer. Gives
  * the timer, which belongs to the request: only its own code may end what it has begun.
  */
-function watchPeer(peer: string, onLeft: () => void): ReturnType<typeof setInterval> {
+function watchPeer({ peer }: Caller, onLeft: () => void): ReturnType<typeof setInterval> | undefined {
+  // Only a launcher sees connections.
+  if (!IS_SERVED || !peer) return undefined;
   // An older list may name an earlier connection of the same address and port.
   const { measures: older } = processState;
   return setInterval(() => {
     const { measures } = processState;
-    if (measures !== older && measures.closedPeers?.includes(peer)) onLeft();
+    if (measures !== older && measures.closedPeers?.includes(peer() ?? "")) onLeft();
   }, PEER_CHECK_MS);
 }
 
@@ -114,8 +117,7 @@ async function runForeground<Sink extends ClientSink>(
   const entered = conversation && (await enterConversation(creation, conversation.id));
   const onLeft = () => abort.abort(clientLeft());
   // Reading files may take long, and paid work of a model (OCR).
-  const reader = creation.isText ? undefined : caller.peer?.();
-  const reading = reader === undefined ? undefined : watchPeer(reader, onLeft);
+  const reading = creation.isText ? undefined : watchPeer(caller, onLeft);
   const prepared = await prepareTurn(creation, entered).finally(() => clearInterval(reading));
   const keeping = await keepTurn(creation, prepared, entered?.token, slowAnswer);
   const id = responseId(address);
@@ -177,9 +179,8 @@ async function runForeground<Sink extends ClientSink>(
   const owned = scope.move();
   const server = () => modelAccess.upstream.server.config.name;
   const isStored = request.store !== false;
-  const peer = sink ? undefined : caller.peer?.();
   foregroundTurns.set(id, { tenant: spec.tenant, model: spec.model.name, createdAt, isStored, server, abort });
-  const watch = peer === undefined ? undefined : watchPeer(peer, onLeft);
+  const watch = sink ? undefined : watchPeer(caller, onLeft);
   const ended = running.then((result) => {
     owned.end(result);
     foregroundTurns.delete(id);
@@ -321,7 +322,7 @@ async function keepTurn(
           messages,
           // A turn with `store: false` leaves its items in its conversation, and no response.
           response: keep ? closed.head : null,
-          timing: keep ? closed.keptTiming : null,
+          timing: keep ? closed.keptTiming() : null,
           owner,
           lease: token === undefined ? null : { token, joins },
         });

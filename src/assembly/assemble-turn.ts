@@ -101,7 +101,7 @@ export interface TurnHost {
 export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { model, cacheSalt, createdAt } = spec;
   const { config, outputLength, logged, measured } = host;
-  const secrets = secretsOf(spec, config);
+  const secrets = new Secrets(spec, config);
   const { past, known, request } = kept
     ? openPast(kept, spec, secrets, config)
     : { past: NO_PAST, known: undefined, request: spec.request };
@@ -183,7 +183,7 @@ export async function assemblePrompt(
 ): Promise<{ engine: Engine; prompt: Prompt }> {
   const { model } = spec;
   const { config, signal } = host;
-  const { past, known, request } = openPast(kept, spec, secretsOf(spec, config), config);
+  const { past, known, request } = openPast(kept, spec, new Secrets(spec, config), config);
   const tools = toolsOf(spec, past, known, host);
   const { modelAccess = new ModelAccess(config, spec.tenant) } = host;
   const engine = modelAccess.engineFor(spec, model, host);
@@ -230,20 +230,28 @@ function noteTurn(
 }
 
 /** Seals and opens what clients store: compactions, and reasoning for the turn's tenant and model. */
-function secretsOf({ tenant, model }: TurnSpec, config: Config): TurnSecrets {
-  const { encryptionKeys, hidesReasoning } = config;
-  const sealer = encryptionKeys.length > 0 ? createSealer(encryptionKeys, tenant, model.upstream) : undefined;
-  return {
-    hidesReasoning,
-    seal: sealer && { sealer, engine: model.engine },
-    // Made on use: few turns have a compaction.
-    get compactions() {
-      return compactionCodec(encryptionKeys, tenant);
-    },
-    get programs() {
-      return programFingerprints(encryptionKeys, tenant);
-    },
-  };
+class Secrets implements TurnSecrets {
+  readonly hidesReasoning: boolean;
+  readonly seal: TurnSecrets["seal"];
+  readonly #keys: Config["encryptionKeys"];
+  readonly #tenant: string;
+
+  constructor({ tenant, model }: TurnSpec, { encryptionKeys, hidesReasoning }: Config) {
+    const sealer = encryptionKeys.length > 0 ? createSealer(encryptionKeys, tenant, model.upstream) : undefined;
+    this.hidesReasoning = hidesReasoning;
+    this.seal = sealer && { sealer, engine: model.engine };
+    this.#keys = encryptionKeys;
+    this.#tenant = tenant;
+  }
+
+  // Made on use: few turns have a compaction.
+  get compactions() {
+    return compactionCodec(this.#keys, this.#tenant);
+  }
+
+  get programs() {
+    return programFingerprints(this.#keys, this.#tenant);
+  }
 }
 
 /**

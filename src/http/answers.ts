@@ -25,6 +25,7 @@ export const VERSION_HEADER = {
 
 /** An answer of server-sent events. */
 export function eventStream(context: Context<AppEnv>, events: ReadableStream<Uint8Array>): Response {
+  context.set("isStream", true);
   return context.body(speaksOpenResponses(context) ? openResponsesStream(events) : events, 200, SSE_HEADERS);
 }
 

@@ -28,6 +28,8 @@ export interface AppEnv {
     /** Set for requests that are counted. */
     counting: Counting | undefined;
     requestId: string;
+    /** The answer is a stream of events. */
+    isStream: true | undefined;
     /** Set for requests that are observed. */
     observation: Observation | undefined;
   };

@@ -118,14 +118,13 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
   const asked = authenticated?.identity;
   const { path, method, routePath } = context.req;
   const { res, error } = context;
-  const isStream = res.headers.get("content-type")?.startsWith("text/event-stream") === true;
   if (asked) observation.reportTo((ended) => reportEnded(ownerOf(context, asked), ended));
   observation.know({
     endpoint: `${METHODS.has(method) ? method : "_OTHER"} ${staticPaths.has(path) ? path : routePath}`,
     tenant: asked?.tenant,
     keyId: asked?.keyId,
     hasClientLeft: signal.aborted,
-    ...(isStream && { transport: "sse" }),
+    ...(context.get("isStream") && { transport: "sse" }),
   });
   observation.answered(res.status, error && shownError(error));
   // With its last answer the process may end.

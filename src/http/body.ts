@@ -150,7 +150,7 @@ export function wrongType(wanted: string): ApiError {
  */
 async function readBytes(request: Request, sender: Sender, held: DisposableStack): Promise<Uint8Array> {
   const { maxRequestBytes: maxBytes } = sender.config;
-  const { body, headers } = request;
+  const { headers } = request;
   const announced = Number(headers.get("content-length") ?? Number.NaN);
   // A client would not send all of it before it reads the answer.
   if (announced > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
@@ -166,6 +166,7 @@ async function readBytes(request: Request, sender: Sender, held: DisposableStack
       clearTimeout(timer);
     }
   }
+  const { body } = request;
   if (!body) return new Uint8Array();
   using source = new BodySource(body, BODY_TIMEOUT_MS);
   try {

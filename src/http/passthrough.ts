@@ -12,6 +12,7 @@ import { endpoint } from "./endpoint.ts";
 function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer): Response {
   if (context.get("config").showsUpstream) context.header("x-upstream", server);
   const isStream = type.startsWith("text/event-stream");
+  if (isStream) context.set("isStream", true);
   const headers = isStream ? { ...SSE_HEADERS, "content-type": type } : { "content-type": type };
   return body === null ? context.body(null, 200, headers) : context.body(body, 200, headers);
 }

@@ -1,3 +1,4 @@
+import { concatBytes } from "@responses-edge/bounded-io/body";
 import type { HttpAnswer } from "@responses-edge/outgoing-fetch/socket";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { isJson } from "@responses-edge/responses-api/json";
@@ -95,11 +96,16 @@ export function deliveryOf({ request, isUnwatched }: Prompt, hasTools = false): 
   return { isWhole, isTokenStream: !isWhole && (interval ?? 1) < UNWATCHED_INTERVAL, interval };
 }
 
-/** The longest line: the ids of a million-token prompt are 8 million. In characters. */
+/** The longest line: the ids of a million-token prompt are 8 million. Bytes. */
 const MAX_LINE_LENGTH = 16 * 1024 * 1024;
 
-/** Pieces that are joined into one, so that a line that comes byte by byte does not cost a string per byte. */
+/** Pieces that are joined into one, so that a line that comes byte by byte does not cost a buffer per byte. */
 const JOINED_PIECES = 1024;
+
+const NEWLINE = 10;
+
+/** It gets whole lines, so that it keeps no state: one decoder serves all streams. */
+const decoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
 
 /**
  * Cuts an SSE byte stream into the payloads of its `data:` lines, at any read boundaries: inside a UTF-8 character, a
@@ -107,58 +113,62 @@ const JOINED_PIECES = 1024;
  * `data:` line per event, so a payload is a line.
  */
 export class SseDecoder {
-  readonly #decoder = new TextDecoder();
   /** The pieces of the unfinished last line, which are joined once, however many reads it takes. */
-  #pieces: string[] = [];
+  #pieces: Uint8Array[] = [];
   /** Its last pieces, fewer than `JOINED_PIECES`. */
-  #latest: string[] = [];
+  #latest: Uint8Array[] = [];
   #length = 0;
 
-  /** The payloads completed by `bytes`. Throws ApiError 502 for a line that is too long. */
+  /** The payloads completed by `bytes`, which are not kept. Throws ApiError 502 for a line that is too long. */
   push(bytes: Uint8Array): string[] {
-    return this.#cut(this.#decoder.decode(bytes, { stream: true }));
+    const end = bytes.lastIndexOf(NEWLINE) + 1;
+    if (end === 0) {
+      this.#keep(bytes);
+      return [];
+    }
+    let lines = end === bytes.length ? bytes : bytes.subarray(0, end);
+    if (this.#length > 0) {
+      this.#latest.push(lines);
+      lines = concatBytes([...this.#pieces, ...this.#latest]);
+      this.#pieces = [];
+      this.#latest = [];
+      this.#length = 0;
+    }
+    if (end < bytes.length) this.#keep(bytes.subarray(end));
+    return payloadsOf(decoder.decode(lines));
   }
 
   /** The payload of a last line without a newline, unless it was cut off. */
   end(): string[] {
-    return this.#cut(`${this.#decoder.decode()}\n`).filter((payload) => payload === "[DONE]" || isJson(payload));
+    return this.push(Uint8Array.of(NEWLINE)).filter((payload) => payload === "[DONE]" || isJson(payload));
   }
 
-  #cut(text: string): string[] {
-    const payloads: string[] = [];
-    let start = 0;
-    for (;;) {
-      const newline = text.indexOf("\n", start);
-      if (newline === -1) break;
-      let line = text.slice(start, newline);
-      if (this.#length > 0) {
-        line = this.#pieces.join("") + this.#latest.join("") + line;
-        this.#pieces = [];
-        this.#latest = [];
-        this.#length = 0;
-      }
-      start = newline + 1;
-      if (!line.startsWith("data:")) continue;
-      const from = line.charCodeAt(5) === 32 ? 6 : 5;
-      const to = line.endsWith("\r") ? line.length - 1 : line.length;
-      if (to > from) payloads.push(line.slice(from, to));
-    }
-    if (start < text.length) {
-      this.#keep(text.slice(start));
-      if (this.#length > MAX_LINE_LENGTH) throw malformedStream();
-    }
-    return payloads;
-  }
-
-  #keep(piece: string): void {
-    this.#length += piece.length;
-    if (this.#latest.push(piece) < JOINED_PIECES) return;
-    this.#pieces.push(this.#latest.join(""));
+  #keep(bytes: Uint8Array): void {
+    this.#length += bytes.length;
+    if (this.#length > MAX_LINE_LENGTH) throw malformedStream();
+    if (this.#latest.push(bytes.slice()) < JOINED_PIECES) return;
+    this.#pieces.push(concatBytes(this.#latest));
     this.#latest = [];
   }
 }
 
-/** What is known of an answer while it is read. */
+/** The payloads of lines, each of which ends with a newline. */
+function payloadsOf(text: string): string[] {
+  const payloads: string[] = [];
+  let start = 0;
+  for (;;) {
+    const newline = text.indexOf("\n", start);
+    if (newline === -1) return payloads;
+    if (text.startsWith("data:", start)) {
+      const from = text.charCodeAt(start + 5) === 32 ? start + 6 : start + 5;
+      const to = text.charCodeAt(newline - 1) === 13 ? newline - 1 : newline;
+      if (to > from) payloads.push(text.slice(from, to));
+    }
+    start = newline + 1;
+  }
+}
+
+/** Reads an answer, and tells what is known of it so far. */
 export interface AnswerReader {
   /** The finish reason has come: the answer is complete, except perhaps for its usage. */
   readonly isFinished: boolean;

@@ -34,8 +34,9 @@ export interface ClosedResponse {
   /** The output as it is stored, including parts that no client sees. */
   kept: string;
   messages: string | null;
-  /** Its times, as they are stored (`timing.ts`), and as JSON for a client that wants them. */
-  readonly keptTiming: string;
+  /** Gives its times as they are stored (`timing.ts`): only a response that is stored has them. */
+  keptTiming(): string;
+  /** Its times as JSON, for a client that wants them. */
   timing?: string | undefined;
   /** The turn's usage, as far as is known: rounds that broke off have put out deltas, and told no usage. */
   spent: {
@@ -182,10 +183,7 @@ export class TurnResponse {
       output: shown,
       kept,
       messages: fits ? messages : null,
-      // Only a response that is stored has it.
-      get keptTiming() {
-        return keptTiming(times);
-      },
+      keptTiming: () => keptTiming(times),
       timing: this.#shownTiming(times),
       spent,
     };

@@ -147,7 +147,7 @@ export function settleRun(
       output: closed.kept,
       messages: closed.messages,
       response: closed.head,
-      timing: closed.keptTiming,
+      timing: closed.keptTiming(),
       log,
       owner: spec.owner,
     });

@@ -67,7 +67,9 @@ export async function readBoundedText(response: Readable, bounds: ReadBounds): P
 }
 
 /** Chunks as one array; a single one unchanged. */
-export function concatBytes(chunks: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
+export function concatBytes<Buffer extends ArrayBufferLike>(
+  chunks: readonly Uint8Array<Buffer>[],
+): Uint8Array<Buffer | ArrayBuffer> {
   const [first] = chunks;
   if (first && chunks.length === 1) return first;
   const bytes = new Uint8Array(chunks.reduce((sum, { byteLength }) => sum + byteLength, 0));
