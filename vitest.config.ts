@@ -6,6 +6,9 @@ import { buildVocabulary } from "./packages/engines/build.js";
 import { buildPdfReader } from "./packages/file-text/build.js";
 import { chromium } from "./test/console/chromium.ts";
 import { LongestFirst } from "./test/longest-first.ts";
+import { useMemoryFolder } from "./test/memory-folder.ts";
+
+useMemoryFolder();
 
 // Processes of one test run load the same modules, and the program's are TypeScript: Node compiles each once (it knows by its text).
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/node", import.meta.url));

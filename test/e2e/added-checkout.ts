@@ -46,7 +46,11 @@ export class AddedCheckout implements Disposable {
 
   /** The compiler's errors. */
   async compiled(): Promise<string> {
-    const tsc = promisify(execFile)(join(root, "node_modules/.bin/tsc"), ["--singleThreaded"], { cwd: this.folder });
+    const tsc = promisify(execFile)(join(root, "node_modules/.bin/tsc"), ["--singleThreaded"], {
+      cwd: this.folder,
+      // As `npm run check` does.
+      env: { ...process.env, GOGC: "off", GOMEMLIMIT: "2GiB" },
+    });
     return tsc.then(
       ({ stdout }) => stdout,
       ({ stdout }: { stdout: string }) => stdout,
