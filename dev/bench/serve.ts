@@ -1,30 +1,36 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady } from "../../test/workerd/tools.ts";
+import { BUNDLE_VARIABLE, freePort, root, untilReady } from "../../test/workerd/tools.ts";
 import { adopt, childrenOf, GATEWAY_CORE, start, stop } from "./processes.ts";
 import type { Running } from "./targets.ts";
 
 /**
- * `serve` as it ships: started by its command, with its own flags, transports and defaults. CPU and memory are those of
- * the workerd process that it starts.
+ * `serve` as it ships: the command of the package that `npm run package` makes, with its own flags, transports and defaults. CPU and
+ * memory are those of the workerd process that it starts.
  */
 
 const scratch = mkdtempSync(join(tmpdir(), "responses-edge-served-"));
 process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
 
-/** The folders of the bundles, by checkout. */
-const bundles = new Map<string, string>();
+/** The commands of the packages, by checkout. */
+const commands = new Map<string, string>();
 
-/** Bundles the Worker of a checkout once. */
-function bundleOf(checkout: string): string {
-  let folder = bundles.get(checkout);
-  if (folder === undefined) {
-    folder = mkdtempSync(join(scratch, "bundle-"));
-    bundleInto(folder, checkout);
-    bundles.set(checkout, folder);
+/** Packages a checkout once, beside the packages that it has installed, and gives the path of the package's command. */
+function commandOf(checkout: string): string {
+  let command = commands.get(checkout);
+  if (command === undefined) {
+    execFileSync(process.execPath, ["scripts/package.ts"], { cwd: checkout, stdio: ["ignore", "ignore", "inherit"] });
+    const place = mkdtempSync(join(scratch, "installed-"));
+    const folder = join(place, "responses-edge");
+    // A running command would notice that its own folder is made anew, and start that version.
+    cpSync(join(checkout, "dist/package"), folder, { recursive: true });
+    symlinkSync(join(checkout, "node_modules"), join(place, "node_modules"));
+    command = join(folder, "responses-edge.js");
+    commands.set(checkout, command);
   }
-  return folder;
+  return command;
 }
 
 export interface Served extends Running {
@@ -33,7 +39,7 @@ export interface Served extends Running {
 }
 
 /**
- * Starts the `serve` of a checkout, which must have its packages installed, and waits until it is healthy. `state`: its
+ * Starts `serve` of the package of a checkout, which must have its packages installed, and waits until it is healthy. `state`: its
  * data folder; a new one without.
  */
 export async function startServe(
@@ -46,14 +52,15 @@ export async function startServe(
   } = {},
 ): Promise<Served> {
   const port = await freePort();
-  const child = start(process.execPath, [join(checkout, "cli/main.ts"), "serve"], cores, {
+  const child = start(process.execPath, [commandOf(checkout), "serve"], cores, {
     stdio: ["ignore", "ignore", "inherit"],
     env: {
       ...process.env,
       PORT: String(port),
       VLLM_BASE_URL: `http://127.0.0.1:${upstreamPort}/v1`,
       ALLOW_ANONYMOUS: "true",
-      [BUNDLE_VARIABLE]: bundleOf(checkout),
+      // A package serves the bundle that it has.
+      [BUNDLE_VARIABLE]: undefined,
       ...variables,
       STATE_DIRECTORY: state,
     },
