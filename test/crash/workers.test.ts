@@ -15,6 +15,7 @@ import { conformantFetch } from "../conformance/client.ts";
 import { ADMIN_KEY, call, makeKey, newTenant } from "../e2e/key-support.ts";
 import { cleanUp, commandOf, newFolder, type Served, start, textIfThere, workerdsOf } from "../e2e/serve-support.ts";
 import { eventually } from "../e2e/support.ts";
+import { promptsFor, reached, unique } from "../e2e/turns.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 import { BOUND_INPUT, BOUND_REQUESTS, boundTextOf } from "./bound-answers.ts";
 import { beginLoad } from "./hand-over-load.ts";
@@ -89,6 +90,14 @@ async function createUntil(served: Served, wanted: (id: string) => boolean): Pro
   }
 }
 
+/** Has each worker replaced by another process. */
+async function reload(served: Served): Promise<void> {
+  const times = () => served.output().split("Another process serves").length - 1;
+  const before = times();
+  served.child.kill("SIGHUP");
+  await eventually(() => times() === before + WORKERS, 60_000);
+}
+
 const textOf = ({ output }: Told) => output.flatMap(({ content }) => content.map(({ text }) => text)).join("");
 
 describe("workers", () => {
@@ -101,8 +110,7 @@ describe("workers", () => {
   it("answer for each other's shares, also while each is replaced: no request fails, and no byte is lost", async () => {
     const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
     await eventually(() => load.openStreams() === 8, 30_000);
-    served.child.kill("SIGHUP");
-    await eventually(() => served.output().split("Another process serves").length - 1 === WORKERS, 60_000);
+    await reload(served);
     const { failures, requests } = await load.finish();
     expect(failures).toEqual([]);
     expect(requests).toBeGreaterThan(0);
@@ -237,6 +245,62 @@ describe("workers", () => {
       expect(textOf(streamOf(reader).response as unknown as Told)).toBe(expected);
     }
     expect(served.output()).toContain(`The process of worker ${killed} has ended. It starts again.`);
+  });
+
+  it("continue what a client has seen, whichever of them ran the turns before, and nothing that was deleted, also while they are replaced", async () => {
+    let isReplaced = false;
+    const replaced = reload(served).finally(() => {
+      isReplaced = true;
+    });
+    const talk = async (_: unknown, client: number) => {
+      for (let talks = 0; talks < 2 || !isReplaced; talks += 1) {
+        const turns: { id: string; texts: string[] }[] = [];
+        const conversation = client % 4 === 0 ? (await ask<Told>(`${served.url}/v1/conversations`, {})).id : undefined;
+        for (let number = 0; number < 5; number += 1) {
+          const before = number === 4 && !conversation ? turns[1] : turns.at(-1);
+          const input = `Client ${client}, talk ${talks}, turn ${number}`;
+          const place = conversation ? { conversation } : before && { previous_response_id: before.id };
+          const told = await createAt(served, { input, model: `simulator?tps=${number === 2 ? 10 : 500}`, ...place });
+          const seen = before?.texts ?? [];
+          expect(promptsFor({ vllm }, input).map(({ texts }) => texts)).toEqual([[...seen, input]]);
+          expect(textOf(told)).toBe(`You said: ${input}`);
+          turns.push({ id: told.id, texts: [...seen, input, textOf(told)] });
+        }
+        if (conversation) continue;
+        await fetchAnew(`${served.url}/v1/responses/${turns[1]?.id}`, { method: "DELETE" });
+        for (const previous_response_id of [turns[3]?.id, turns[4]?.id].flatMap((id) => Array(WORKERS).fill(id))) {
+          const next = createAt(served, { input: "And then?", previous_response_id });
+          await expect(next).rejects.toThrow("previous_response_not_found");
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: 12 }, talk));
+    await replaced;
+  });
+
+  it.each([
+    ["", async () => {}],
+    [", in processes that were replaced meanwhile", () => reload(served)],
+  ])("store the turns of 32 clients that end together, each once%s", async (_, meanwhile) => {
+    const root = await createAt(served, { input: "Hello!" });
+    const inputs = Array.from({ length: 32 }, (_, client) => unique(`Client ${client}`));
+    const body = { model: "simulator?fault=stall:1", previous_response_id: root.id };
+    const answers = Promise.all(inputs.map((input) => createAt(served, { ...body, input })));
+    const releases = await Promise.all(inputs.map((input) => reached({ vllm }, input)));
+    await meanwhile();
+    for (const release of releases) release();
+    const ids = (await answers).map(({ id }) => id);
+    const read = <T>(path: string) => ask<T>(`${served.url}/v1/responses/${path}`);
+    const tree = await read<{ data: { id: string }[] }>(`${root.id}/tree?limit=100`);
+    expect(tree.data.map(({ id }) => id).toSorted()).toEqual([root.id, ...ids].toSorted());
+    const texts = await Promise.all(ids.map(async (id) => textOf(await read<Told>(id))));
+    expect(texts).toEqual(inputs.map((input) => `You said: ${input}`));
+    const next = await Promise.all(
+      ids.map((id) => createAt(served, { input: `After ${id}`, previous_response_id: id })),
+    );
+    expect(next.map(textOf)).toEqual(ids.map((id) => `You said: After ${id}`));
+    const histories = ids.map((id) => promptsFor({ vllm }, `After ${id}`).map(({ texts }) => texts[2]));
+    expect(histories).toEqual(inputs.map((input) => [input]));
   });
 
   it("replay each other's responses, byte by byte, and fork them", async () => {

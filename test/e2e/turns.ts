@@ -32,7 +32,7 @@ function textOf({ content }: Message): string {
 }
 
 /** The prompts that reached "vLLM", oldest first, with their requests. */
-export function prompts({ vllm }: Served) {
+export function prompts({ vllm }: Pick<Served, "vllm">) {
   return vllm.simulator.requests
     .filter(({ path }) => path === "/v1/chat/completions")
     .map(({ body, state, startedAt, endedAt, release }) => ({
@@ -46,7 +46,7 @@ export function prompts({ vllm }: Served) {
 }
 
 /** The prompts that ended with this text of the user. */
-export function promptsFor(gateway: Served, text: string) {
+export function promptsFor(gateway: Pick<Served, "vllm">, text: string) {
   return prompts(gateway).filter(({ texts }) => texts.at(-1) === text);
 }
 
@@ -58,7 +58,7 @@ function messagesOf(body: unknown): JsonObject[] {
  * Waits until the prompt that ends with this text has reached "vLLM". Gives the function that releases its model, if it
  * stalls.
  */
-export async function reached(gateway: Served, text: string): Promise<() => void> {
+export async function reached(gateway: Pick<Served, "vllm">, text: string): Promise<() => void> {
   const prompt = await eventually(() => promptsFor(gateway, text)[0]);
   return prompt.release;
 }
