@@ -33,10 +33,10 @@ export function modulesOf(bundle: string, folder = "", readsFiles = true): strin
 
 /**
  * V8's flags. `--expose-gc` lets the Worker start a collection (`src/store/objects/row-pieces.ts`). Open streams make little
- * garbage for a long time. A smaller young generation is collected sooner, and the process takes an eighth less memory
- * (docs/benchmarks-results.md).
+ * garbage for a long time. A smaller young generation is collected sooner, and the process takes an eighth less memory; with a
+ * larger one fewer objects of open requests become old, and fewer collections stop everything (docs/benchmarks-results.md).
  */
-export const V8_FLAGS = ["--max-semi-space-size=4", "--expose-gc"] as const;
+export const V8_FLAGS = ["--max-semi-space-size=8", "--expose-gc"] as const;
 
 /** The `uniqueKey` of a class's namespace: the name of its folder, from which the ids of its objects are derived. It never changes. */
 export function uniqueKeyOf(className: string): string {
