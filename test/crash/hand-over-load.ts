@@ -96,16 +96,18 @@ export function beginLoad(load: Load): RunningLoad {
     });
   }
 
-  const conversations = Promise.all(Array.from({ length: 20 }, () => conversation(url)));
-  const short: ((index: number) => Promise<string>)[] = [
+  /** Conversations without a turn under way. */
+  const idle: string[] = [];
+  const short: (() => Promise<string>)[] = [
     async () => created(await ask(url, "POST", "/v1/responses", { input: "Hello!" })),
     async () => created(await ask(url, "POST", "/v1/responses", { input: "Hello!", store: false }), false),
     async () => created(await ask(url, "POST", "/v1/responses", { input: "And?", previous_response_id: known() })),
     async () => created(await ask(url, "GET", `/v1/responses/${known()}`)),
-    async (index) => {
-      const all = await conversations;
-      const body = { input: "You?", conversation: all[index % all.length] };
-      return created(await ask(url, "POST", "/v1/responses", body));
+    async () => {
+      const known = idle.shift() ?? (await conversation(url));
+      const id = created(await ask(url, "POST", "/v1/responses", { input: "You?", conversation: known }));
+      idle.push(known);
+      return id;
     },
   ];
   let last = "";
@@ -119,14 +121,14 @@ export function beginLoad(load: Load): RunningLoad {
   }
   const going = (async () => {
     const first = performance.now();
-    await short[0]?.(0);
+    await short[0]?.();
     const begun = performance.now();
     latencies.push(begun - first);
     for (let index = 1; isGoing; index += 1) {
       await sleep(Math.max(0, begun + (index * 1000) / rate - performance.now()));
       watched("a request", async () => {
         const at = performance.now();
-        await short[index % short.length]?.(index);
+        await short[index % short.length]?.();
         latencies.push(performance.now() - at);
       });
     }

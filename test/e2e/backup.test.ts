@@ -147,7 +147,7 @@ describe("a backup that is made while the server writes", () => {
     const runs = await Promise.all(
       runTexts.map((input) => openai.responses.create({ model: stalled, input, background: true })),
     );
-    const asked = (text: string) => prompts({ openai, vllm }).filter(({ texts: said }) => said.includes(text));
+    const asked = (text: string) => prompts({ vllm }).filter(({ texts: said }) => said.includes(text));
     await eventually(() => runTexts.every((text) => asked(text).length === 1));
 
     // Turns and streams that are acknowledged meanwhile, one after the other.

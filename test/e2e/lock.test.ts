@@ -85,7 +85,7 @@ async function beginEndlessStream(gateway: Served, conversation: string): Promis
 async function hold({ openai, vllm }: Served, conversation: string) {
   const input = unique("Endless");
   const { id } = await openai.responses.create({ model: ENDLESS, input, conversation, background: true });
-  await reached({ openai, vllm }, input);
+  await reached({ vllm }, input);
   return {
     release: async () => {
       const { status } = await openai.responses.cancel(id);
