@@ -248,7 +248,7 @@ class ReadAhead {
   }
 }
 
-/** The time in which the bytes of an unwatched body gather, at the pace that it has had. Milliseconds. */
+/** The time in which the bytes of an unwatched body gather. Milliseconds. */
 const UNWATCHED_MS = 100;
 
 /** vLLM sends the event with the role and that with the first token together: both have more bytes, the first alone has fewer. */
@@ -256,31 +256,37 @@ const FIRST_BYTES = 400;
 
 /**
  * A fetch body gives at most one HTTP chunk per read, and each read costs as much as translating several tokens. Here the runtime
- * waits for the bytes of about `UNWATCHED_MS`. A body that breaks off loses those of the pending read.
+ * waits for the bytes of about `UNWATCHED_MS`, at the pace that the body has had altogether or, if that is slower, in the last read.
+ * A body that breaks off loses the bytes of the pending read.
  */
 class UnwatchedReader implements ByteReader {
   readonly #reader: ReadableStreamBYOBReader;
   readonly #since: number;
   #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
   #length = 0;
+  #lastAt: number;
+  /** The bytes that the next read waits for. */
+  #least = FIRST_BYTES;
   #isOver = false;
 
   constructor(reader: ReadableStreamBYOBReader, since: number) {
     this.#reader = reader;
     this.#since = since;
+    this.#lastAt = since;
   }
 
   async read(): Promise<Uint8Array> {
     if (this.#isOver) return NO_BYTES;
-    const pace = this.#length / Math.max(1, Date.now() - this.#since);
-    const expected = this.#length === 0 ? FIRST_BYTES : Math.ceil(pace * UNWATCHED_MS);
-    const least = Math.max(1, Math.min(BUFFER_BYTES, expected));
-    const { value, done } = await this.#reader.readAtLeast(least, new Uint8Array(this.#buffer));
+    const { value, done } = await this.#reader.readAtLeast(this.#least, new Uint8Array(this.#buffer));
     // Only the end of the body makes a read shorter.
-    this.#isOver = done || value.length < least;
+    this.#isOver = done || value.length < this.#least;
     if (!value) return NO_BYTES;
     this.#buffer = value.buffer;
     this.#length += value.length;
+    const now = Date.now();
+    const pace = Math.min(bytesPerMs(this.#length, now - this.#since), bytesPerMs(value.length, now - this.#lastAt));
+    this.#least = Math.max(1, Math.min(BUFFER_BYTES, Math.ceil(pace * UNWATCHED_MS)));
+    this.#lastAt = now;
     return value;
   }
 
@@ -288,6 +294,8 @@ class UnwatchedReader implements ByteReader {
     this.#reader.cancel().catch(() => {});
   }
 }
+
+const bytesPerMs = (bytes: number, ms: number) => bytes / Math.max(1, ms);
 
 /** Reads a stream that has its own pieces. */
 class PieceReader implements ByteReader {
