@@ -54,6 +54,8 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
       await request.text().catch(() => {});
       // From now on every answer waits until its usage is reported.
       processState.hasRetired = true;
+      // Nothing else reports the use of objects that this process has closed, and their turns may never end.
+      await reportAllEnded();
       while (unendedTurns() > 0) await scheduler.wait(REPORT_POLL_MS);
       await reportAllEnded();
       await writer.close();
