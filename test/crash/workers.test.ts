@@ -82,6 +82,18 @@ type Told = { id: string; status: string; output: { content: { text: string }[] 
 
 const createAt = ({ url }: Served, body: object) => ask<Told>(`${url}/v1/responses`, { model: "simulator", ...body });
 
+/** Does what asks a server once; again where a connection is lost, as OpenAI's clients do. A reload loses none: that is a fact of its own. */
+async function again<T>(work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      // An answer with an error is no TypeError.
+      if (!(error instanceof TypeError)) throw error;
+    }
+  }
+}
+
 /** Creates responses until one has an id as wanted. */
 async function createUntil(served: Served, wanted: (id: string) => boolean): Promise<Told> {
   for (;;) {
@@ -188,7 +200,7 @@ describe("workers", () => {
   it("die alone: their own streams resume without losing a byte, and the others' streams go on", async () => {
     const { url } = served;
     // Long enough that the first streams are not near their end when the last ones have begun, also on a busy machine.
-    const MODEL = "simulator?tps=30&words=300";
+    const MODEL = "simulator?tps=20&words=300";
     const first = await createAt(served, { model: "simulator?words=300", input: "Go on." });
     const expected = textOf(first);
     const roots = await Promise.all(Array.from({ length: 12 }, () => createAt(served, { input: "Hello!" })));
@@ -205,7 +217,7 @@ describe("workers", () => {
     const reading = readers.map((reader) => create(url, reader, { model: MODEL, input: "Go on." }));
     await eventually(() => streams.every(({ text }) => text.length > 40) && readers.every(({ id }) => id !== ""));
     // The killed process may have been storing other streams' turns.
-    const live = streams.filter(({ text }) => text.length < expected.length / 2);
+    const live = streams.filter(({ text }) => text.length < expected.length * 0.75);
     kill(served, killed);
     await Promise.all([...reading, ...streams.map(({ ended }) => ended)]);
 
@@ -255,21 +267,23 @@ describe("workers", () => {
     const talk = async (_: unknown, client: number) => {
       for (let talks = 0; talks < 2 || !isReplaced; talks += 1) {
         const turns: { id: string; texts: string[] }[] = [];
-        const conversation = client % 4 === 0 ? (await ask<Told>(`${served.url}/v1/conversations`, {})).id : undefined;
+        const conversation =
+          client % 4 === 0 ? (await again(() => ask<Told>(`${served.url}/v1/conversations`, {}))).id : undefined;
         for (let number = 0; number < 5; number += 1) {
           const before = number === 4 && !conversation ? turns[1] : turns.at(-1);
           const input = `Client ${client}, talk ${talks}, turn ${number}`;
           const place = conversation ? { conversation } : before && { previous_response_id: before.id };
-          const told = await createAt(served, { input, model: `simulator?tps=${number === 2 ? 10 : 500}`, ...place });
+          const model = `simulator?tps=${number === 2 ? 10 : 500}`;
+          const told = await again(() => createAt(served, { input, model, ...place }));
           const seen = before?.texts ?? [];
           expect(promptsFor({ vllm }, input).map(({ texts }) => texts)).toEqual([[...seen, input]]);
           expect(textOf(told)).toBe(`You said: ${input}`);
           turns.push({ id: told.id, texts: [...seen, input, textOf(told)] });
         }
         if (conversation) continue;
-        await fetchAnew(`${served.url}/v1/responses/${turns[1]?.id}`, { method: "DELETE" });
+        await again(() => fetchAnew(`${served.url}/v1/responses/${turns[1]?.id}`, { method: "DELETE" }));
         for (const previous_response_id of [turns[3]?.id, turns[4]?.id].flatMap((id) => Array(WORKERS).fill(id))) {
-          const next = createAt(served, { input: "And then?", previous_response_id });
+          const next = again(() => createAt(served, { input: "And then?", previous_response_id }));
           await expect(next).rejects.toThrow("previous_response_not_found");
         }
       }
