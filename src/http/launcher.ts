@@ -21,6 +21,9 @@ import {
 /** The interval at which a process that has retired looks whether its turns have ended. Milliseconds. */
 const REPORT_POLL_MS = 50;
 
+/** It reports the usage of those that have ended at each so many looks. */
+const POLLS_PER_REPORT = 20;
+
 const encoder = new TextEncoder();
 
 /**
@@ -55,8 +58,10 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
       // From now on every answer waits until its usage is reported.
       processState.hasRetired = true;
       // Nothing else reports the use of objects that this process has closed, and their turns may never end.
-      await reportAllEnded();
-      while (unendedTurns() > 0) await scheduler.wait(REPORT_POLL_MS);
+      for (let polls = 0; unendedTurns() > 0; polls += 1) {
+        if (polls % POLLS_PER_REPORT === 0) await reportAllEnded();
+        await scheduler.wait(REPORT_POLL_MS);
+      }
       await reportAllEnded();
       await writer.close();
     };

@@ -101,6 +101,8 @@ export class Allowance {
   /** Used, and not reported yet. */
   #used: Amounts = { ...NOTHING };
   readonly #usage = new UsageSums();
+  /** The report of the question under way. It is made again if the platform ends the request that asks. */
+  #told: { used: Amounts; usage: readonly UsageEntry[] } | undefined;
   #reports = 0;
   readonly #timer = new ReportTimer(
     async () => !this.#asking.isUnderWay && (await this.#ask()) && this.#settled.length === 0,
@@ -124,6 +126,7 @@ export class Allowance {
     return (
       this.#open.size + this.#settled.length + this.#waiting.length === 0 &&
       !this.#asking.isUnderWay &&
+      !this.#told &&
       !this.#isUnreported
     );
   }
@@ -159,7 +162,7 @@ export class Allowance {
   async report(): Promise<void> {
     // A question under way has what was used before it, and not what came since.
     await this.#asking.untilOver();
-    if (this.#isUnreported) await this.#ask();
+    if (this.#told || this.#isUnreported) await this.#ask();
   }
 
   #learn(limits: CountedLimits): void {
@@ -328,7 +331,10 @@ export class Allowance {
       needed: lacking(this.#waiting.reduce((sum, { need }) => plus(sum, need), NOTHING)),
       soon: this.#recent.soon(),
     };
+    this.#putBack(this.#told);
     const [used, usage, due] = [this.#used, this.#usage.take(), this.#timer.take()];
+    const told = { used, usage };
+    this.#told = told;
     this.#used = { ...NOTHING };
     this.#reports += 1;
     holder ??= crypto.randomUUID();
@@ -338,14 +344,21 @@ export class Allowance {
       this.#heardAt = Date.now();
       if (!answer.obstacle) this.#free = plus(this.#free, answer.granted);
       this.#status = answer.status;
+      if (this.#told === told) this.#told = undefined;
       return answer;
     } catch (error) {
-      // The next report repeats it. If this one has arrived after all, it counts twice, rather than not at all.
-      this.#used = plus(this.#used, used);
       this.#timer.putBack(due);
-      for (const entry of usage) this.#usage.add(entry);
+      if (this.#told === told) this.#putBack(told);
       throw error;
     }
+  }
+
+  /** Has the next report repeat one. If that has arrived after all, it counts twice, rather than not at all. */
+  #putBack(told: { used: Amounts; usage: readonly UsageEntry[] } | undefined): void {
+    if (!told) return;
+    this.#told = undefined;
+    this.#used = plus(this.#used, told.used);
+    for (const entry of told.usage) this.#usage.add(entry);
   }
 
   /** Reports soon, unless a question comes before; again until the quota has heard it, and homes what was stored. */

@@ -139,6 +139,9 @@ const timer = new ReportTimer(report);
 
 const telling = new OneAtATime();
 
+/** The requests of the report under way. They are reported again if the platform ends the request that reports them. */
+let told: EndedSums | undefined;
+
 /** Has a request reported soon, if the log has such ones. `isBrief`: at once, because waiting costs. */
 export function noteRequest(
   ended: EndedRequest,
@@ -163,6 +166,7 @@ export async function reportRequests(): Promise<void> {
 async function report(): Promise<boolean> {
   if (telling.isUnderWay) return false;
   timer.take();
+  if (told) putBack(told);
   if (waiting.isEmpty || !known) return true;
   const taken = waiting;
   waiting = new EndedSums();
@@ -182,14 +186,21 @@ function peaksNow(config: Config): Peaks {
   };
 }
 
+function putBack(taken: EndedSums): void {
+  waiting.putBack(taken.report());
+  waiting.dropped += taken.dropped;
+  told = undefined;
+}
+
 async function tell(taken: EndedSums, board: Env["BOARD"]): Promise<boolean> {
   const made = taken.report();
+  told = taken;
   try {
     await board.getByName().addRequests(made);
+    if (told === taken) told = undefined;
     return true;
   } catch (error) {
-    waiting.putBack(made);
-    waiting.dropped += taken.dropped;
+    if (told === taken) putBack(taken);
     const requests = made.minutes.reduce((sum, { sums }) => sum + sums.requests, 0);
     const name = error instanceof Error ? error.name : typeof error;
     console.error(logLine({ level: "error", requests_not_reported: requests, dropped: waiting.dropped, error: name }));

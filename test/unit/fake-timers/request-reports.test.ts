@@ -30,11 +30,14 @@ function request(ms: number, error?: string): EndedRequest {
 class FakeBoard {
   readonly reports: RequestReport[] = [];
   isAway = false;
+  /** The platform ends the request that reports, in the middle of its call. */
+  endsReporters = false;
 
   readonly boards = {
     getByName: () => ({
       addRequests: async (report: RequestReport) => {
         if (this.isAway) throw new Error("away");
+        if (this.endsReporters) await new Promise(() => {});
         this.reports.push(report);
       },
     }),
@@ -98,6 +101,18 @@ describe("requests that have ended", () => {
     board.note();
     await vi.advanceTimersByTimeAsync(0);
     expect(board.count).toBe(1_002);
+  });
+
+  it("are reported again if the platform ends the request that reports them", async () => {
+    board.endsReporters = true;
+    board.note();
+    await vi.advanceTimersByTimeAsync(1_000);
+    board.note();
+    board.endsReporters = false;
+    const again = reportRequests();
+    await vi.advanceTimersByTimeAsync(10_000);
+    await again;
+    expect([board.count, board.rows.length]).toEqual([2, 2]);
   });
 
   it("have rows if they are slow or end with an error, in their order; all are in the sums", async () => {
