@@ -40,6 +40,9 @@ export interface RunningLoad {
 /** Connections that are kept alive as clients keep them. */
 const agent = new Agent({ keepAlive: true, maxFreeSockets: 256 });
 
+/** A conversation has its next turn once so many wait for theirs. */
+const IDLE_CONVERSATIONS = 20;
+
 type Answered = { id: string; status: string; output: { content?: { text: string }[] }[] };
 
 const FORMAT = {
@@ -104,7 +107,7 @@ export function beginLoad(load: Load): RunningLoad {
     async () => created(await ask(url, "POST", "/v1/responses", { input: "And?", previous_response_id: known() })),
     async () => created(await ask(url, "GET", `/v1/responses/${known()}`)),
     async () => {
-      const known = idle.shift() ?? (await conversation(url));
+      const known = (idle.length >= IDLE_CONVERSATIONS && idle.shift()) || (await conversation(url));
       const id = created(await ask(url, "POST", "/v1/responses", { input: "You?", conversation: known }));
       idle.push(known);
       return id;
