@@ -105,7 +105,7 @@ const JOINED_PIECES = 1024;
 const NEWLINE = 10;
 
 /** It gets whole lines, so that it keeps no state: one decoder serves all streams. */
-const decoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
+const decoder = new TextDecoder();
 
 /**
  * Cuts an SSE byte stream into the payloads of its `data:` lines, at any read boundaries: inside a UTF-8 character, a

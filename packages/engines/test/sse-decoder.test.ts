@@ -17,6 +17,7 @@ describe("SseDecoder", () => {
     ["a line", "data: a\n\n", ["a"]],
     ["no space after the colon", "data:a\n\n", ["a"]],
     ["only one space is the separator", "data:  a\n\n", [" a"]],
+    ["a byte order mark at the beginning", "\ufeffdata: a\n\n", ["a"]],
     ["CRLF", "data: a\r\n\r\ndata: b\r\n\r\n", ["a", "b"]],
     ["comments", ": hello\n\ndata: a\n: bye\n\n", ["a"]],
     ["other fields", "event: x\nid: 1\nretry: 5\ndata: a\n\n", ["a"]],
