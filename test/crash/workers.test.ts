@@ -13,7 +13,16 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import { workerOf } from "../../src/store/objects/registry.ts";
 import { conformantFetch } from "../conformance/client.ts";
 import { ADMIN_KEY, call, makeKey, newTenant } from "../e2e/key-support.ts";
-import { cleanUp, commandOf, newFolder, type Served, start, textIfThere, workerdsOf } from "../e2e/serve-support.ts";
+import {
+  cleanUp,
+  commandOf,
+  newFolder,
+  reload,
+  type Served,
+  start,
+  textIfThere,
+  workerdsOf,
+} from "../e2e/serve-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { promptsFor, reached, unique } from "../e2e/turns.ts";
 import { fetchAnew } from "../workerd/tools.ts";
@@ -102,14 +111,6 @@ async function createUntil(served: Served, wanted: (id: string) => boolean): Pro
   }
 }
 
-/** Has each worker replaced by another process. */
-async function reload(served: Served): Promise<void> {
-  const times = () => served.output().split("Another process serves").length - 1;
-  const before = times();
-  served.child.kill("SIGHUP");
-  await eventually(() => times() === before + WORKERS, 60_000);
-}
-
 const textOf = ({ output }: Told) => output.flatMap(({ content }) => content.map(({ text }) => text)).join("");
 
 describe("workers", () => {
@@ -122,7 +123,7 @@ describe("workers", () => {
   it("answer for each other's shares, also while each is replaced: no request fails, and no byte is lost", async () => {
     const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
     await eventually(() => load.openStreams() === 8, 30_000);
-    await reload(served);
+    await reload(served, WORKERS);
     const { failures, requests } = await load.finish();
     expect(failures).toEqual([]);
     expect(requests).toBeGreaterThan(0);
@@ -261,7 +262,7 @@ describe("workers", () => {
 
   it("continue what a client has seen, whichever of them ran the turns before, and nothing that was deleted, also while they are replaced", async () => {
     let isReplaced = false;
-    const replaced = reload(served).finally(() => {
+    const replaced = reload(served, WORKERS).finally(() => {
       isReplaced = true;
     });
     const talk = async (_: unknown, client: number) => {
@@ -294,7 +295,7 @@ describe("workers", () => {
 
   it.each([
     ["", async () => {}],
-    [", in processes that were replaced meanwhile", () => reload(served)],
+    [", in processes that were replaced meanwhile", () => reload(served, WORKERS)],
   ])("store the turns of 32 clients that end together, each once%s", async (_, meanwhile) => {
     const root = await createAt(served, { input: "Hello!" });
     const inputs = Array.from({ length: 32 }, (_, client) => unique(`Client ${client}`));

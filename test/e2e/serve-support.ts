@@ -91,6 +91,14 @@ export function workerdsOf({ child: { pid } }: Served): number[] {
   return children.filter((each) => commandOf(each).includes("workerd\0serve\0")).map(Number);
 }
 
+/** Reloads a server, and waits until each of its workers was replaced by another process. */
+export async function reload({ child, output }: Served, workers: number): Promise<void> {
+  const times = () => output().split("Another process serves").length - 1;
+  const before = times();
+  child.kill("SIGHUP");
+  await eventually(() => times() === before + workers);
+}
+
 /** The command of a process, with its arguments; empty if the process has ended. */
 export const commandOf = (pid: string | number) => textIfThere(`/proc/${pid}/cmdline`);
 

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { OBJECTS } from "../../src/store/objects/registry.ts";
-import { cleanUp, newFolder, run, type Served, start, workerdsOf } from "../e2e/serve-support.ts";
+import { cleanUp, newFolder, reload, run, type Served, start, workerdsOf } from "../e2e/serve-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { CAPABILITIES } from "./capabilities.ts";
 import { type Hooks, receiveHooks, USES_MS, Uses, variablesFor } from "./uses.ts";
@@ -43,14 +43,6 @@ async function useAt(
   await happens(uses);
   await uses.finish();
   return uses;
-}
-
-/** Reloads a server, and waits until each of its workers was replaced. */
-async function reload(served: Served, workers: number): Promise<void> {
-  const count = () => served.output().split("Another process serves").length - 1;
-  const before = count();
-  served.child.kill("SIGHUP");
-  await eventually(() => count() === before + workers);
 }
 
 /** Kills one worker after another, each in the middle of other uses. */
