@@ -95,8 +95,18 @@ export async function serve(environment: Environment): Promise<void> {
       if (changed.length > 0) tell("info", `${message}: ${changed.join("; ")}.`, { changed });
     };
     using manager = serviceManager(environment);
+    let second: NodeJS.Timeout | undefined;
+    const cancelSecondLook = () => {
+      const wasDue = second !== undefined;
+      clearTimeout(second);
+      second = undefined;
+      return wasDue;
+    };
+    using _second = { [Symbol.dispose]: () => void cancelSecondLook() };
     const reload = async (reason: string, quarantines = false) => {
       manager.reloading();
+      // The new process has the file as it is.
+      const hadSecondLook = cancelSecondLook();
       try {
         const fileBefore = file;
         const read = await workers.replaceWorkers(reason, quarantines);
@@ -111,6 +121,7 @@ export async function serve(environment: Environment): Promise<void> {
       } catch (error) {
         const why = error instanceof Error ? error.message : error;
         if (!signal.aborted) tell("error", `No other process serves (${reason}): ${why}`);
+        if (hadSecondLook) void onChange();
         throw error;
       } finally {
         manager.ready();
@@ -129,11 +140,9 @@ export async function serve(environment: Environment): Promise<void> {
     let watched = keyPair;
     let watch = watchFiles(Object.values(keyPair ?? {}), onRenewal);
     using _pair = { [Symbol.dispose]: () => watch[Symbol.dispose]() };
-    let second: NodeJS.Timeout | undefined;
-    using _second = { [Symbol.dispose]: () => clearTimeout(second) };
     const reread = async (isSecond = false) => {
       if (signal.aborted) return;
-      clearTimeout(second);
+      cancelSecondLook();
       const changed = await readChangedFile(environment, variables);
       if (signal.aborted) return;
       const loss = changed.mistakes.length > 0 || isSecond ? undefined : lossOf(applied, changed.all);
