@@ -13,6 +13,7 @@ import { ask, DIRECT, type Measurement, type Question, type Row, responseIdIn, t
 
 export const SERVE = "serve";
 export const BEFORE = "before";
+export const MINIMUM_NAME = "minimum";
 
 export const SHORT_MODEL = "simulator?words=20";
 const FLOOD_TOKENS = 500;

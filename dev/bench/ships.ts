@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { buildChain, type Chain, isStored, STORED } from "./chains.ts";
+import { startComparedWorker } from "./compared-worker.ts";
 import { hammer } from "./load.ts";
 import { memoryMb, treeMemoryMb } from "./processes.ts";
 import { type BaselineOf, measureRows, type RowResults, type RowsOptions, rowLines, startTargets } from "./rows.ts";
 import { startServe } from "./serve.ts";
-import { BEFORE, CHAIN_LENGTH, openStreams, SERVE, SHORT_MODEL, shipsRows } from "./ships-rows.ts";
+import { BEFORE, CHAIN_LENGTH, MINIMUM_NAME, openStreams, SERVE, SHORT_MODEL, shipsRows } from "./ships-rows.ts";
 import { number, table } from "./tables.ts";
 import { DIRECT, responsesRequest, type Scale, type Target, type TargetKind, type Upstream } from "./targets.ts";
-import { startTranslator } from "./translator.ts";
 
 /**
  * `npm run bench`: the cost of a request to `serve` as it ships, beside a Worker that only translates and other
@@ -26,9 +26,16 @@ export function served(name: string, checkout?: string): TargetKind[] {
 
 export const TRANSLATES: TargetKind = {
   name: "translates",
-  start: ({ port }) => startTranslator(port),
+  start: ({ port }) => startComparedWorker("translate", port),
   request: (question) => responsesRequest(question, { store: false }),
 };
+
+/** The least that a Worker does for an answer as `serve` gives it, not stored and stored, a process each. */
+const MINIMUM: TargetKind[] = [false, true].map((store) => ({
+  name: MINIMUM_NAME + (store ? STORED : ""),
+  start: ({ port }) => startComparedWorker("minimum", port),
+  request: (question) => responsesRequest(question, { store }),
+}));
 
 /** Resident memory in MB: of all of the target's processes before the first request, of its own one at the end. */
 interface Memory {
@@ -56,7 +63,7 @@ export async function measureShips(upstream: Upstream, options: ShipsOptions): P
   const { peers, before, progress, attempt } = options;
   const kinds =
     before === undefined
-      ? [DIRECT, TRANSLATES, ...served(SERVE), ...peers]
+      ? [DIRECT, TRANSLATES, ...MINIMUM, ...served(SERVE), ...peers]
       : [...served(BEFORE, before), ...served(SERVE)];
   const targets = await startTargets(kinds, upstream, options);
   progress("at rest");

@@ -23,10 +23,10 @@ export default {
   },
 };
 
-const encoder = new TextEncoder();
+export const encoder = new TextEncoder();
 
 /** Gives the bytes of the connection. The lines of the head and of the chunks' sizes look like no event. */
-function askOverSocket(origin, body) {
+export function askOverSocket(origin, body) {
   const { hostname, port } = new URL(origin);
   const socket = connect({ hostname, port: Number(port) }, { allowHalfOpen: true });
   const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: ${hostname}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${encoder.encode(body).length}\r\n\r\n`;
@@ -34,15 +34,17 @@ function askOverSocket(origin, body) {
   return socket.readable;
 }
 
-function events(context, body) {
+/** `lastEvent` makes an event of the whole text; it comes after all others. */
+export function events(context, body, lastEvent) {
   const { readable, writable } = new IdentityTransformStream();
-  context.waitUntil(translate(body.getReader(), writable.getWriter()));
+  context.waitUntil(translate(body.getReader(), writable.getWriter(), lastEvent));
   return new Response(readable, { headers: { "content-type": "text/event-stream" } });
 }
 
 /** A connection does not end by itself, so that the last event marks the end. */
-async function translate(reader, writer) {
+async function translate(reader, writer, lastEvent) {
   const decoder = new TextDecoder();
+  const deltas = [];
   let held = "";
   let sequence_number = 0;
   try {
@@ -57,6 +59,7 @@ async function translate(reader, writer) {
         if (!line.startsWith("data: {")) continue;
         const delta = JSON.parse(line.slice(6)).choices[0]?.delta.content;
         if (!delta) continue;
+        if (lastEvent) deltas.push(delta);
         const type = "response.output_text.delta";
         const event = { type, item_id: "msg_1", output_index: 0, content_index: 0, delta, logprobs: [] };
         events += `event: ${type}\ndata: ${JSON.stringify({ ...event, sequence_number })}\n\n`;
@@ -64,6 +67,7 @@ async function translate(reader, writer) {
       }
       if (events !== "") await writer.write(encoder.encode(events));
     }
+    if (lastEvent) await writer.write(encoder.encode(await lastEvent(deltas.join(""))));
     await writer.close();
     await reader.cancel();
   } catch {
