@@ -27,6 +27,7 @@ import { insufficientStorage, processState } from "../objects/process-state.ts";
 import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "../objects/rpc.ts";
 import { IS_SERVED } from "../objects/workers.ts";
 import { receiveHistory } from "./conversation-lock.ts";
+import { EnteredConversation } from "./entered-conversation.ts";
 import { type Chains, type History, historyTooLong, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
 import type { ForegroundTurn, TurnToSettle } from "./settlement.ts";
@@ -35,10 +36,6 @@ import { settleInTurn } from "./settlement-queue.ts";
 /** Most homes that one request may refer to. Each is an object that is woken; turns of one chain share a home. */
 const MAX_HOMES = 256;
 
-/** How often a served process tries to enter a conversation whose process is ending, and its pauses. Milliseconds. */
-const MAX_TRIES = 50;
-const RETRY_MS = 200;
-
 /** Homes that are asked at the same time. */
 const CONCURRENT_HOMES = 16;
 
@@ -46,8 +43,8 @@ const CONCURRENT_HOMES = 16;
 export class HomeClient implements PastSource {
   protected readonly tenant: string;
   readonly #homes: Env["HOME"];
-  /** Turns that enter their conversation again, by ticket: true if they have it as before. */
-  readonly #entered = new Map<string, Promise<boolean>>();
+  /** Conversations that turns have entered, by ticket. */
+  readonly #entered = new Map<string, EnteredConversation>();
 
   constructor({ HOME: homes }: Pick<Env, "HOME">, tenant: string) {
     this.tenant = tenant;
@@ -73,7 +70,7 @@ export class HomeClient implements PastSource {
     ticket: string,
     waitMs: number,
   ): Promise<{ history: History; release(): void }> {
-    const tryToEnter = async () => {
+    const enter = async () => {
       const url = homeUrl({ kind: "conversation", id, ticket, waitMs });
       const headers = { upgrade: "websocket" };
       const response = await this.ask(home, null, (stub) => stub.fetch(url, { headers }));
@@ -82,47 +79,13 @@ export class HomeClient implements PastSource {
       if (!socket) throw new ApiError(await response.json());
       return { socket, history: await receiveHistory(socket) };
     };
-    const enter = async () => {
-      for (let tries = 1; ; tries += 1) {
-        try {
-          return await tryToEnter();
-        } catch (error) {
-          // The home's process may have ended, or handed the home over, before all was sent.
-          if (!IS_SERVED || tries === MAX_TRIES || error instanceof ApiError) throw error;
-          await scheduler.wait(RETRY_MS);
-        }
-      }
-    };
-    let { socket, history } = await enter();
-    let isReleased = false;
-    let entering: Promise<boolean> | undefined;
-    /** Enters again after the home's process has ended, or handed the home over. Tells whether nothing has changed. */
-    const enterAgain = async () => {
-      const again = await enter();
-      const isSame = again.history.items === history.items && again.history.messages === history.messages;
-      ({ socket } = again);
-      entering = undefined;
-      if (isReleased || !isSame) socket.close();
-      else keep();
-      return isSame;
-    };
-    const keep = () => {
-      const onLost = () => {
-        if (isReleased || entering) return;
-        entering = enterAgain().catch(() => false);
-        this.#entered.set(ticket, entering);
-      };
-      // A socket that fails also closes.
-      socket.addEventListener("close", onLost);
-      socket.addEventListener("error", onLost);
-    };
-    if (IS_SERVED) keep();
+    const entered = await EnteredConversation.by(enter, IS_SERVED);
+    this.#entered.set(ticket, entered);
     const release = () => {
-      isReleased = true;
       this.#entered.delete(ticket);
-      socket.close();
+      entered.release();
     };
-    return { history, release };
+    return { history: entered.history, release };
   }
 
   /** The object that remembers an idempotency key. */
@@ -164,14 +127,9 @@ export class HomeClient implements PastSource {
         this.#chainsOf(home)?.tell(turn.turn);
         return rows;
       }
-      for (;;) {
-        const kept = await this.home(home).settle({ ...turn, lease });
-        if (kept.ok) return kept.value;
-        const ticket = lease.token;
-        const enterAgain = this.#entered.get(ticket);
-        this.#entered.delete(ticket);
-        if (!(await enterAgain)) throw new ApiError(kept.error);
-      }
+      const call = () => this.home(home).settle({ ...turn, lease });
+      const entered = this.#entered.get(lease.token);
+      return entered ? await entered.settle(call) : unwrap(await call());
     } catch (error) {
       throw this.notTaken(home, error);
     }
