@@ -101,16 +101,17 @@ export class Allowance {
   /** Used, and not reported yet. */
   #used: Amounts = { ...NOTHING };
   readonly #usage = new UsageSums();
-  /** The report of the question under way. It is made again if the platform ends the request that asks. */
-  #told: { used: Amounts; usage: readonly UsageEntry[] } | undefined;
   #reports = 0;
   readonly #timer = new ReportTimer(
     async () => !this.#asking.isUnderWay && (await this.#ask()) && this.#settled.length === 0,
   );
   #waiting: Waiter[] = [];
   #refusal: { obstacle: Obstacle; until: number } | undefined;
-  /** The question to the quota. */
-  readonly #asking = new OneAtATime();
+  /** The question to the quota, with its report. */
+  readonly #asking = new OneAtATime<{ used: Amounts; usage: readonly UsageEntry[] }>((told) => {
+    this.#used = plus(this.#used, told.used);
+    for (const entry of told.usage) this.#usage.add(entry);
+  });
   readonly #recent = new RecentNeeds();
   #status: Status = {};
 
@@ -124,10 +125,7 @@ export class Allowance {
   /** Nothing is taken, being asked, or unreported: the allowance can be dropped. */
   get isIdle(): boolean {
     return (
-      this.#open.size + this.#settled.length + this.#waiting.length === 0 &&
-      !this.#asking.isUnderWay &&
-      !this.#told &&
-      !this.#isUnreported
+      this.#open.size + this.#settled.length + this.#waiting.length === 0 && this.#asking.isIdle && !this.#isUnreported
     );
   }
 
@@ -162,7 +160,7 @@ export class Allowance {
   async report(): Promise<void> {
     // A question under way has what was used before it, and not what came since.
     await this.#asking.untilOver();
-    if (this.#told || this.#isUnreported) await this.#ask();
+    if (!this.#asking.isIdle || this.#isUnreported) await this.#ask();
   }
 
   #learn(limits: CountedLimits): void {
@@ -286,15 +284,18 @@ export class Allowance {
    * Asks the quota until no request waits. If none does, reports usage, and keeps only what will be needed soon. False if
    * the quota has not answered; then all waiting requests are refused. Never rejects.
    */
-  async #ask(): Promise<boolean> {
-    using asking = this.#asking.begin();
+  #ask(): Promise<boolean> {
+    return this.#asking.run((isPresent) => this.#askWhile(isPresent));
+  }
+
+  async #askWhile(isPresent: () => boolean): Promise<boolean> {
     try {
       if (this.#waiting.length === 0) {
         this.#keep(this.#recent.soon());
         await this.#exchange(undefined);
         this.#handOut();
       }
-      for (let looks = 0; this.#waiting.length > 0 && asking.isPresent; ) {
+      for (let looks = 0; this.#waiting.length > 0 && isPresent(); ) {
         const [first] = this.#waiting;
         const { obstacle } = await this.#exchange(first);
         this.#handOut();
@@ -331,34 +332,22 @@ export class Allowance {
       needed: lacking(this.#waiting.reduce((sum, { need }) => plus(sum, need), NOTHING)),
       soon: this.#recent.soon(),
     };
-    this.#putBack(this.#told);
     const [used, usage, due] = [this.#used, this.#usage.take(), this.#timer.take()];
-    const told = { used, usage };
-    this.#told = told;
     this.#used = { ...NOTHING };
     this.#reports += 1;
     holder ??= crypto.randomUUID();
     const report = { ...this.#account, limits: this.#limits, holder, report: this.#reports, held, used, want };
+    const exchange = () => this.#setting.quota.exchange({ ...report, lifetimeMs: LIFETIME_MS }, usage);
     try {
-      const answer = await this.#setting.quota.exchange({ ...report, lifetimeMs: LIFETIME_MS }, usage);
+      const answer = await this.#asking.tell({ used, usage }, exchange);
       this.#heardAt = Date.now();
       if (!answer.obstacle) this.#free = plus(this.#free, answer.granted);
       this.#status = answer.status;
-      if (this.#told === told) this.#told = undefined;
       return answer;
     } catch (error) {
       this.#timer.putBack(due);
-      if (this.#told === told) this.#putBack(told);
       throw error;
     }
-  }
-
-  /** Has the next report repeat one. If that has arrived after all, it counts twice, rather than not at all. */
-  #putBack(told: { used: Amounts; usage: readonly UsageEntry[] } | undefined): void {
-    if (!told) return;
-    this.#told = undefined;
-    this.#used = plus(this.#used, told.used);
-    for (const entry of told.usage) this.#usage.add(entry);
   }
 
   /** Reports soon, unless a question comes before; again until the quota has heard it, and homes what was stored. */

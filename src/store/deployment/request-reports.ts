@@ -137,10 +137,10 @@ let known: { boards: Env["BOARD"]; config: Config } | undefined;
 
 const timer = new ReportTimer(report);
 
-const telling = new OneAtATime();
-
-/** The requests of the report under way. They are reported again if the platform ends the request that reports them. */
-let told: EndedSums | undefined;
+const telling = new OneAtATime<EndedSums>((told) => {
+  waiting.putBack(told.report());
+  waiting.dropped += told.dropped;
+});
 
 /** Has a request reported soon, if the log has such ones. `isBrief`: at once, because waiting costs. */
 export function noteRequest(
@@ -166,13 +166,13 @@ export async function reportRequests(): Promise<void> {
 async function report(): Promise<boolean> {
   if (telling.isUnderWay) return false;
   timer.take();
-  if (told) putBack(told);
-  if (waiting.isEmpty || !known) return true;
-  const taken = waiting;
-  waiting = new EndedSums();
-  taken.addPeaks(Date.now(), peaksNow(known.config));
-  using _telling = telling.begin();
-  return await tell(taken, known.boards);
+  return telling.run(async () => {
+    if (waiting.isEmpty || !known) return true;
+    const told = waiting;
+    waiting = new EndedSums();
+    told.addPeaks(Date.now(), peaksNow(known.config));
+    return tell(told, known.boards);
+  });
 }
 
 /** The model servers and the disk as this process knows them. */
@@ -186,24 +186,15 @@ function peaksNow(config: Config): Peaks {
   };
 }
 
-function putBack(taken: EndedSums): void {
-  waiting.putBack(taken.report());
-  waiting.dropped += taken.dropped;
-  told = undefined;
-}
-
-async function tell(taken: EndedSums, board: Env["BOARD"]): Promise<boolean> {
-  const made = taken.report();
-  told = taken;
+async function tell(told: EndedSums, board: Env["BOARD"]): Promise<boolean> {
+  const made = told.report();
   try {
-    await board.getByName().addRequests(made);
-    if (told === taken) told = undefined;
+    await telling.tell(told, () => board.getByName().addRequests(made));
     return true;
   } catch (error) {
-    if (told === taken) putBack(taken);
     const requests = made.minutes.reduce((sum, { sums }) => sum + sums.requests, 0);
     const name = error instanceof Error ? error.name : typeof error;
-    console.error(logLine({ level: "error", requests_not_reported: requests, dropped: waiting.dropped, error: name }));
+    console.error(logLine({ level: "error", requests_not_reported: requests, dropped: told.dropped, error: name }));
     return false;
   }
 }
