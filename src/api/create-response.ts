@@ -28,7 +28,7 @@ import {
   type ReadHistory,
   saidTurn,
 } from "./creation.ts";
-import { foregroundTurns, isEndedByOperator } from "./live-turns.ts";
+import { addTurn, isEndedByOperator } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import { createdInclude, retrieveResponse } from "./responses.ts";
@@ -179,11 +179,12 @@ async function runForeground<Sink extends ClientSink>(
   const owned = scope.move();
   const server = () => modelAccess.upstream.server.config.name;
   const isStored = request.store !== false;
-  foregroundTurns.set(id, { tenant: spec.tenant, model: spec.model.name, createdAt, isStored, server, abort });
+  const facts = { tenant: spec.tenant, model: spec.model.name, createdAt, isStored };
+  const removeTurn = addTurn(id, { ...facts, server, abort });
   const watch = sink ? undefined : watchPeer(caller, onLeft);
   const ended = running.then((result) => {
     owned.end(result);
-    foregroundTurns.delete(id);
+    removeTurn();
     clearInterval(watch);
     const { policy } = caller.identity;
     if (policy?.logsContent) tellContent(config, policy, saidTurn(creation, result), { waitUntil, isBrief: false });

@@ -16,8 +16,16 @@ interface LiveTurn {
   abort: AbortController;
 }
 
-/** By the id of the response. The code that begins a turn adds it, and removes it at its end. */
-export const foregroundTurns = new Map<string, LiveTurn>();
+/** By the id of the response. The platform may end a request or an object without the code that removes its turns. */
+const turns = new Map<string, WeakRef<LiveTurn>>();
+
+/** Adds a turn, which lives as long as its code has the returned function. That removes it. */
+export function addTurn(id: string, turn: LiveTurn): () => void {
+  turns.set(id, new WeakRef(turn));
+  return () => {
+    if (turns.get(id)?.deref() === turn) turns.delete(id);
+  };
+}
 
 /** Selects turns: all, those of a tenant, those with ids after `after`, or the one with this id. */
 export interface TurnQuery {
@@ -34,9 +42,16 @@ export interface TurnFacts extends Pick<LiveTurn, "tenant" | "model" | "createdA
 
 /** The turns of this process. */
 export function liveTurns({ tenant, after = "", id: only }: TurnQuery): TurnFacts[] {
-  return [...foregroundTurns]
-    .filter(([id, turn]) => id > after && id === (only ?? id) && turn.tenant === (tenant ?? turn.tenant))
-    .map(([id, { abort: _, server, ...facts }]) => ({ id, ...facts, server: server() }));
+  const found: TurnFacts[] = [];
+  for (const [id, reference] of turns) {
+    const turn = reference.deref();
+    if (!turn) turns.delete(id);
+    else if (id > after && id === (only ?? id) && turn.tenant === (tenant ?? turn.tenant)) {
+      const { abort: _, server, ...facts } = turn;
+      found.push({ id, ...facts, server: server() });
+    }
+  }
+  return found;
 }
 
 /** Another worker, whose turns the operator asks for. */
@@ -67,7 +82,10 @@ const CODE = "cancelled_by_operator";
 /** Ends a turn of this process. Its client gets the output so far. */
 export function endTurn(id: string): void {
   const message = "The operator has ended the response.";
-  foregroundTurns.get(id)?.abort.abort(new ApiError({ status: 499, message, code: CODE }));
+  turns
+    .get(id)
+    ?.deref()
+    ?.abort.abort(new ApiError({ status: 499, message, code: CODE }));
 }
 
 /** Ends a turn of any worker. */

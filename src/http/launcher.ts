@@ -57,10 +57,14 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
       await request.text().catch(() => {});
       // From now on every answer waits until its usage is reported.
       processState.hasRetired = true;
-      // Nothing else reports the use of objects that this process has closed, and their turns may never end.
       for (let polls = 0; unendedTurns() > 0; polls += 1) {
-        if (polls % POLLS_PER_REPORT === 0) await reportAllEnded();
+        // A count keeps what it has looked at until its piece of work ends.
         await scheduler.wait(REPORT_POLL_MS);
+        if (polls % POLLS_PER_REPORT > 0) continue;
+        // Turns and streams that were cut off are garbage.
+        globalThis.gc?.();
+        // Nothing else reports the use of objects that this process has closed.
+        await reportAllEnded();
       }
       await reportAllEnded();
       await writer.close();
