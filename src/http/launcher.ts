@@ -24,6 +24,9 @@ const REPORT_POLL_MS = 50;
 /** It reports the usage of those that have ended at each so many looks. */
 const POLLS_PER_REPORT = 20;
 
+/** A process that retires collects its garbage this often: what its hand-over has cut off is garbage by then. */
+const MAX_COLLECTIONS = 5;
+
 const encoder = new TextEncoder();
 
 /**
@@ -61,8 +64,8 @@ export class Launcher extends WorkerEntrypoint<RawEnv> {
         // A count keeps what it has looked at until its piece of work ends.
         await scheduler.wait(REPORT_POLL_MS);
         if (polls % POLLS_PER_REPORT > 0) continue;
-        // Turns and streams that were cut off are garbage.
-        globalThis.gc?.();
+        // Turns and streams that were cut off are garbage. Those that go on for long are not stopped for it again and again.
+        if (polls < MAX_COLLECTIONS * POLLS_PER_REPORT) globalThis.gc?.();
         // Nothing else reports the use of objects that this process has closed.
         await reportAllEnded();
       }
