@@ -2,6 +2,7 @@ import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { Engine } from "@responses-edge/turn/contract/engine";
 import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import { truncateToFit } from "@responses-edge/turn/truncation";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -43,6 +44,15 @@ function said(role: "user" | "assistant", text: string): Item {
       };
 }
 
+/** An engine of a model whose context window has so many tokens. */
+function withWindow(engine: Engine, contextWindow: number): Engine {
+  const measure = async (...asked: Parameters<Engine["measure"]>) => ({
+    ...(await engine.measure(...asked)),
+    contextWindow,
+  });
+  return Object.create(engine, { measure: { value: measure } });
+}
+
 const past: Past = {
   history: [said("user", "Hello."), said("assistant", "You said: Hello.")],
   replays: [],
@@ -76,17 +86,18 @@ describe("a prompt without a turn", () => {
   it("is shortened until it fits", async () => {
     const { engine, prompt } = await assemblePrompt(specOf({}), past, { config, access: {}, signal });
     const whole = await engine.measure(prompt, signal);
-    const narrow: typeof engine = Object.create(engine, {
-      measure: {
-        value: async (...asked: Parameters<typeof engine.measure>) => ({
-          ...(await engine.measure(...asked)),
-          // The window is too small for the whole prompt and the answer.
-          contextWindow: whole.tokens + 15,
-        }),
-      },
-    });
-    const fitted = await truncateToFit(narrow, prompt, signal);
+    // The window is too small for the whole prompt and the answer.
+    const fitted = await truncateToFit(withWindow(engine, whole.tokens + 15), prompt, signal);
     expect(fitted.items).toEqual(past.input);
+  });
+
+  it("loses only the oldest turn where answers were cut off before their text", async () => {
+    const of = (home: string, text: string): Item => ({ ...said("user", text), id: `msg_${home.repeat(32)}i0` });
+    const history = [of("a", "One ".repeat(20)), of("b", "Two ".repeat(20))];
+    const { engine, prompt } = await assemblePrompt(specOf({}), { ...past, history }, { config, access: {}, signal });
+    const whole = await engine.measure(prompt, signal);
+    const fitted = await truncateToFit(withWindow(engine, whole.tokens), prompt, signal);
+    expect(fitted.items).toEqual([history[1], ...past.input]);
   });
 
   it("is refused like the turn when its calls have no outputs", async () => {

@@ -1,4 +1,5 @@
 import { ApiError, contextLengthExceeded } from "@responses-edge/responses-api/errors";
+import { parseItemId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Engine, Prompt, PromptSize } from "./contract/engine.ts";
 
@@ -114,14 +115,20 @@ function reserve(prompt: Prompt, contextWindow: number): number {
   return Math.min(prompt.request.max_output_tokens ?? MIN_OUTPUT_TOKENS, Math.floor(contextWindow / 2));
 }
 
-/** Indices at which a turn begins: user messages that do not directly follow another one. */
+/**
+ * Indices at which a turn begins: user messages that do not directly follow another one of the same turn. An answer that was cut off
+ * within its thoughts leaves nothing between two turns.
+ */
 function turnStarts(items: readonly Item[]): number[] {
   const starts: number[] = [];
   let inUserInput = false;
+  let turnBefore: string | undefined;
   for (const [index, item] of items.entries()) {
     const isUser = item.type === "message" && item.role === "user";
-    if (isUser && !inUserInput) starts.push(index);
+    const turn = item.id === undefined ? undefined : parseItemId(item.id)?.turn;
+    if (isUser && !(inUserInput && turn === turnBefore)) starts.push(index);
     inUserInput = isUser;
+    turnBefore = turn;
   }
   return starts;
 }
