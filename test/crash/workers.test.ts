@@ -121,7 +121,7 @@ describe("workers", () => {
   afterAll(() => stop(served));
 
   it("answer for each other's shares, also while each is replaced: no request fails, and no byte is lost", async () => {
-    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
+    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 10 });
     await eventually(() => load.openStreams() === 8, 30_000);
     await reload(served, WORKERS);
     const { failures, requests } = await load.finish();
@@ -201,8 +201,8 @@ describe("workers", () => {
   it("die alone: their own streams resume without losing a byte, and the others' streams go on", async () => {
     const { url } = served;
     // Long enough that the first streams are not near their end when the last ones have begun, also on a busy machine.
-    const MODEL = "simulator?tps=20&words=300";
-    const first = await createAt(served, { model: "simulator?words=300", input: "Go on." });
+    const MODEL = "simulator?tps=8&words=120";
+    const first = await createAt(served, { model: "simulator?words=120", input: "Go on." });
     const expected = textOf(first);
     const roots = await Promise.all(Array.from({ length: 12 }, () => createAt(served, { input: "Hello!" })));
     const conversations = await Promise.all(Array.from({ length: 12 }, () => ask<Told>(`${url}/v1/conversations`, {})));
