@@ -63,7 +63,7 @@ async function stop(served: Served): Promise<number | null> {
 describe("another process that takes the place of the serving one", () => {
   it("loses no request and no byte: stored, in the background, in conversations", async () => {
     const served = await start(least());
-    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
+    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 10 });
     await eventually(() => load.openStreams() === 8, 30_000);
     served.child.kill("SIGHUP");
     await eventually(() => times(served, SERVES) === 1, 30_000);
@@ -82,7 +82,8 @@ describe("another process that takes the place of the serving one", () => {
       let made = 0;
       let isOver = false;
       const send = async (index: number) => {
-        const body = JSON.stringify({ model: "simulator", input: "Hello!", store: index % 2 === 0 });
+        // Each client always has a request under way, and few of them.
+        const body = JSON.stringify({ model: "simulator?ttft=30", input: "Hello!", store: index % 2 === 0 });
         const headers = { "content-type": "application/json", authorization: "Bearer key" };
         while (!isOver) {
           const answer = await fetchAnew(`${served.url}/v1/responses`, { method: "POST", headers, body });
@@ -252,7 +253,8 @@ describe("another process that takes the place of the serving one", () => {
       const answer = await post(served.url, { model: "simulator", input: "Hello!", ...body }, connection);
       if (!answer.includes('"status":"completed"')) failures.push(answer);
     };
-    const bodies = [{}, { model: "simulator?words=30&tps=20", stream: true }];
+    // Answers that take some time, so that clients who ask again at once send few requests.
+    const bodies = [{ model: "simulator?ttft=30" }, { model: "simulator?words=30&tps=20", stream: true }];
     const clients = Array.from({ length: 6 }, async (_, index) => {
       const connection = new Agent({ keepAlive: true, maxSockets: 1 });
       while (isGoing) {
