@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { openConnections } from "../serve/client-connections.ts";
+import { connectionCounter } from "../serve/client-connections.ts";
 import type { WorkerProcess } from "../serve/worker-process.ts";
 
 /**
@@ -86,8 +86,9 @@ export async function endWithClients(worker: WorkerProcess, graceMs: number): Pr
   if (graceMs === 0) return stopped;
   let isOver = false;
   void stopped.finally(() => (isOver = true));
+  const connections = connectionCounter(worker);
   for (let idle = 0; !isOver && idle < IDLE_LOOKS; await sleep(CLIENTS_POLL_MS, undefined, { ref: false })) {
-    idle = (await openConnections(worker.pid, worker.port)) === 0 ? idle + 1 : 0;
+    idle = (await connections()) === 0 ? idle + 1 : 0;
   }
   if (isOver) return stopped;
   await Promise.race([worker.reported(), sleep(REPORTING_MS, undefined, { ref: false })]);

@@ -78,7 +78,8 @@ export interface WorkerOptions {
 }
 
 export interface WorkerProcess {
-  /** The port of its first socket. */
+  /** The host that it listens on, and the port of its first socket. */
+  host: string;
   port: number;
   pid: number;
   /** The folder of its files other than its data; it contains its sockets. */
@@ -223,7 +224,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       ...(await measuresOf(child.pid, storage)),
       ...(options.state && stateMeasures(options.state)),
       certificateEnd,
-      closedPeers: await closedPeers(child.pid, port),
+      closedPeers: child.pid ? await closedPeers({ pid: child.pid, host, port }) : [],
     });
     const process = { measured, calls: () => callsOf(child.pid) };
     void untilHung(launcherSocket, process, probing.signal).then((hangs) => {
@@ -232,7 +233,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     });
     void ended.finally(() => probing.abort()).catch(() => {});
     return {
-      ...{ port, pid: child.pid ?? 0, folder: directory, tell, ended, damagedFiles: damage.files },
+      ...{ host, port, pid: child.pid ?? 0, folder: directory, tell, ended, damagedFiles: damage.files },
       hasHung: () => hasHung,
       configure: async (file) => (await tell("configuration", file)).mistakes ?? [],
       drain: () => untilDrained(launcherSocket),
