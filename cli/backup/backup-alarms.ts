@@ -52,6 +52,12 @@ export class AlarmList {
     for (const { id: of, name } of rows) this.#names.set(String(of), name === null ? null : String(name));
   }
 
+  /** The name of an object that the lists lack, if it stands in their bytes still. */
+  #lostName(id: string): string | undefined {
+    if (this.isDamaged || this.#names.has(id)) return undefined;
+    return this.#files.map((file) => namesIn(file, basename(dirname(file))).get(id)).find((name) => name !== undefined);
+  }
+
   /** Writes a list of these objects' alarms: a copy of one of the class's lists, with other rows. */
   async write(to: string, objects: readonly BackupFile[]): Promise<void> {
     if (!this.isDamaged) await isCopiedLive(this.#files[0] ?? "", to);
@@ -60,8 +66,11 @@ export class AlarmList {
     database.exec("BEGIN; DELETE FROM _cf_ALARM");
     const add = database.prepare("INSERT INTO _cf_ALARM (actor_id, scheduled_time, actor_name) VALUES (?, ?, ?)");
     for (const { path, alarm } of objects) {
-      const name = this.#names.get(objectIdOf(path)) ?? null;
-      if (alarm !== null && !(this.isDamaged && name === null)) add.run(objectIdOf(path), BigInt(alarm), name);
+      if (alarm === null) continue;
+      const id = objectIdOf(path);
+      const name = this.#names.get(id) ?? this.#lostName(id) ?? null;
+      // Without its name an object cannot be called.
+      if (name !== null || (!this.isDamaged && this.#names.has(id))) add.run(id, BigInt(alarm), name);
     }
     database.exec("COMMIT");
   }

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { mkdir, rm, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { shareFolders } from "../serve/shares.ts";
 import { uniqueKeyOf } from "../serve/workerd.ts";
 import { isDamage } from "../tools/alarm-lists.ts";
@@ -17,8 +18,9 @@ import { alarmIn, faultIn, METADATA_FILE, OBJECT_FILE, objectIdOf } from "./obje
 /** Files that are copied at the same time; each may take a thread. */
 const AT_ONCE = 4;
 
-/** More copies than an object of this program needs: none sets and deletes its alarm between every two reads. */
-const MAX_COPIES = 20;
+/** More copies than an object needs that deletes its alarm meanwhile. The pauses between them double, in milliseconds. */
+const MAX_COPIES = 10;
+const FIRST_PAUSE_MS = 5;
 
 /** The class that is copied twice, and the folder for its first copy, which exists only while the backup is made. */
 const DIRECTORIES = uniqueKeyOf("FileDirectory");
@@ -106,7 +108,7 @@ export class Copier {
   /** Undefined if the object no longer exists. */
   async #copyObject(path: string, source: string, alarms: AlarmList): Promise<BackupFile | undefined> {
     const target = join(this.#folder, path);
-    for (let copies = 0; copies < MAX_COPIES; copies += 1) {
+    for (let copies = 1; ; copies += 1) {
       const settled = await settledState(source);
       const known = this.#store.known.get(path);
       if (settled && known?.source && isSame(settled, known.source)) {
@@ -121,14 +123,14 @@ export class Copier {
       if (!isAsItIs && !(await isCopiedLive(source, target))) return undefined;
       const alarm = alarmIn(target);
       // An alarm is in the list before it is in its object. If the list lacks it, the object has deleted it in the
-      // meantime.
-      if (alarm === null || alarms.has(objectIdOf(path))) {
+      // meantime, or workerd has lost it (`src/store/objects/alarms.ts`).
+      if (alarm === null || alarms.has(objectIdOf(path)) || copies === MAX_COPIES) {
         const isChanged = this.#isMadeSure(path, target);
         return this.#entry(path, alarmIn(target), isAsItIs && !isChanged ? settled : null);
       }
       await rm(target);
+      await sleep(FIRST_PAUSE_MS * 2 ** copies);
     }
-    throw new Error(`${source} changes faster than it can be copied`);
   }
 
   /** Counts the files whose bytes are in a bucket, if the copied object is a directory of files. */

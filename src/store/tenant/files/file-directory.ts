@@ -6,6 +6,7 @@ import type { ContainerUse, PendingFile } from "../../../contract/container-file
 import type { FileLimits } from "../../../contract/grants.ts";
 import type { RawEnv } from "../../../env.ts";
 import { FILE_BYTES_STORED, FILES_STORED } from "../../../telemetry/instruments.ts";
+import { wakeBy } from "../../objects/alarms.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { OBJECTS } from "../../objects/registry.ts";
 import { type Result, refusalOf, refused } from "../../objects/rpc.ts";
@@ -296,9 +297,7 @@ export class FileDirectory extends OwnedObject {
       (at) => at !== undefined,
     );
     if (due.length === 0) return;
-    const next = Math.min(...due);
-    const set = await this.ctx.storage.getAlarm();
-    if (set === null || next < set) await this.ctx.storage.setAlarm(next);
+    await wakeBy(this.ctx.storage, Math.min(...due));
   }
 
   /** Changes rows so that a file is added, unless `body` gives false, and counts the file. */

@@ -8,6 +8,7 @@ import type {
   VectorStoreObject,
 } from "@responses-edge/responses-api/platform/vector-stores";
 import type { RawEnv } from "../../../env.ts";
+import { wakeBy } from "../../objects/alarms.ts";
 import { Deaths } from "../../objects/deaths.ts";
 import { Outbox } from "../../objects/outbox.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
@@ -347,9 +348,7 @@ export class VectorStore extends OwnedObject {
   async #wake(): Promise<void> {
     // The work in progress finds everything that is due.
     const due = this.#isWorking ? undefined : this.#due();
-    if (due === undefined) return;
-    const set = await this.ctx.storage.getAlarm();
-    if (set === null || due < set) await this.ctx.storage.setAlarm(due);
+    if (due !== undefined) await wakeBy(this.ctx.storage, due);
   }
 
   #change<T>(body: () => T): T {

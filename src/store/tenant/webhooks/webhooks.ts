@@ -5,6 +5,7 @@ import { WEBHOOK_EVENTS, type WebhookEvent } from "@responses-edge/responses-api
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import { loadConfig } from "../../../config/index.ts";
 import type { RawEnv } from "../../../env.ts";
+import { wakeBy } from "../../objects/alarms.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { pendingDeliveries } from "../../objects/pending-work.ts";
 import { OBJECTS } from "../../objects/registry.ts";
@@ -96,7 +97,7 @@ export class Webhooks extends OwnedObject {
     if (wanting.length > 0) {
       this.#change(() => this.#deliveries.add(notice, wanting, Date.now()));
       // In case this object dies.
-      await this.#wake(Date.now() + 1_000);
+      await wakeBy(this.ctx.storage, Date.now() + 1_000);
       pendingDeliveries.note(this.ctx.id.name ?? "", this.#deliveries.waiting());
       this.waitUntil(this.#deliverDue());
     }
@@ -119,7 +120,7 @@ export class Webhooks extends OwnedObject {
     while (this.#delivering.size > 0) await Promise.all(this.#delivering.values());
     pendingDeliveries.note(this.ctx.id.name ?? "", this.#deliveries.waiting());
     const next = this.#deliveries.nextDue();
-    if (next !== null) await this.#wake(next);
+    if (next !== null) await wakeBy(this.ctx.storage, next);
   }
 
   /** Begins the due deliveries of every endpoint, each independently: a slow endpoint delays only its own. */
@@ -167,12 +168,6 @@ export class Webhooks extends OwnedObject {
     const fetch: Receiver["fetch"] = (target, init) =>
       guardedFetch(target, { ...init, redirect: "manual" }, webhookGuard);
     return { url, fetch, secrets: secrets.map((each) => Buffer.from(each, "base64")) };
-  }
-
-  /** Sets the alarm to `at` (Unix milliseconds), unless it rings earlier. */
-  async #wake(at: number): Promise<void> {
-    const set = await this.ctx.storage.getAlarm();
-    if (set === null || at < set) await this.ctx.storage.setAlarm(at);
   }
 
   #change<T>(body: () => T): T {
