@@ -279,21 +279,34 @@ describe("a backup that is made while the server writes", () => {
     expect(await done(["restore", copy], restored)).toMatchObject({ objects: 5 });
   });
 
+  const alarms = (file: string) => {
+    using database = new DatabaseSync(file);
+    const statement = database.prepare("SELECT * FROM _cf_ALARM ORDER BY actor_id");
+    statement.setReadBigInts(true);
+    return statement.all().map((row) => ({ ...row }));
+  };
+
   it("has exactly its objects' alarms, with their names", async () => {
     const data = filled();
     const metadata = join(data, HOMES, "metadata.sqlite");
-    const alarms = (file: string) => {
-      using database = new DatabaseSync(file);
-      const statement = database.prepare("SELECT * FROM _cf_ALARM ORDER BY actor_id");
-      statement.setReadBigInts(true);
-      return statement.all().map((row) => ({ ...row }));
-    };
     const whole = alarms(metadata);
     expect(whole).toHaveLength(3);
     // The list looks as if it had been copied at another moment than the objects.
     const database = new DatabaseSync(metadata);
     database.exec(`UPDATE _cf_ALARM SET scheduled_time = 1;
       INSERT INTO _cf_ALARM VALUES ('${"f".repeat(64)}', 1, 'local:gone')`);
+    database.close();
+    const copy = newFolder("backup");
+    await done(["backup", copy], data);
+    expect(alarms(join(copy, HOMES, "metadata.sqlite"))).toEqual(whole);
+  });
+
+  it("has also an alarm that the list has lost, with its object and its name", async () => {
+    const data = filled();
+    const metadata = join(data, HOMES, "metadata.sqlite");
+    const whole = alarms(metadata);
+    const database = new DatabaseSync(metadata);
+    database.exec("DELETE FROM _cf_ALARM WHERE actor_id = (SELECT MIN(actor_id) FROM _cf_ALARM)");
     database.close();
     const copy = newFolder("backup");
     await done(["backup", copy], data);
