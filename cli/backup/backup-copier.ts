@@ -123,7 +123,7 @@ export class Copier {
       if (!isAsItIs && !(await isCopiedLive(source, target))) return undefined;
       const alarm = alarmIn(target);
       // An alarm is in the list before it is in its object. If the list lacks it, the object has deleted it in the
-      // meantime, or workerd has lost it (`src/store/objects/alarms.ts`).
+      // meantime, or the list has lost it for good: that is seen where an alarm is set as another one ends.
       if (alarm === null || alarms.has(objectIdOf(path)) || copies === MAX_COPIES) {
         const isChanged = this.#isMadeSure(path, target);
         return this.#entry(path, alarmIn(target), isAsItIs && !isChanged ? settled : null);

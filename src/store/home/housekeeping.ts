@@ -1,6 +1,5 @@
 import { type Config, loadConfig } from "../../config/index.ts";
 import type { Env } from "../../env.ts";
-import { isLostAlarm } from "../objects/alarms.ts";
 import { objectLeaves, objectLeft, removeFiles } from "../objects/open-objects.ts";
 import { keyOf, nameOf } from "../objects/registry.ts";
 import type { LeaseSockets } from "./conversation-lock.ts";
@@ -147,7 +146,7 @@ export class Housekeeping {
   /** Sets the alarm to `at` (Unix milliseconds), unless it rings earlier. */
   async wake(at: number): Promise<void> {
     if (this.#alarmAt === undefined) await this.open();
-    if (this.#alarmAt != null && this.#alarmAt <= at && !isLostAlarm(this.#alarmAt)) return;
+    if (this.#alarmAt != null && this.#alarmAt <= at) return;
     this.#alarmAt = at;
     await this.#storage.setAlarm(at);
   }
