@@ -14,6 +14,8 @@ export class AlarmList {
   /** One list for each share that has objects of the class. */
   readonly #files: readonly string[];
   readonly #names = new Map<string, string | null>();
+  /** The names in the lists' bytes, once one is missing in the rows. */
+  #inBytes: ReadonlyMap<string, string> | undefined;
   /**
    * True if a list cannot be read: the backup's list is then made from the objects, with the names in the list's bytes.
    */
@@ -55,7 +57,8 @@ export class AlarmList {
   /** The name of an object that the lists lack, if it stands in their bytes still. */
   #lostName(id: string): string | undefined {
     if (this.isDamaged || this.#names.has(id)) return undefined;
-    return this.#files.map((file) => namesIn(file, basename(dirname(file))).get(id)).find((name) => name !== undefined);
+    this.#inBytes ??= new Map(this.#files.flatMap((file) => [...namesIn(file, basename(dirname(file)))]));
+    return this.#inBytes.get(id);
   }
 
   /** Writes a list of these objects' alarms: a copy of one of the class's lists, with other rows. */

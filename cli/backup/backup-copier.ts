@@ -20,7 +20,7 @@ const AT_ONCE = 4;
 
 /** More copies than an object needs that deletes its alarm meanwhile. The pauses between them double, in milliseconds. */
 const MAX_COPIES = 10;
-const FIRST_PAUSE_MS = 5;
+const FIRST_PAUSE_MS = 10;
 
 /** The class that is copied twice, and the folder for its first copy, which exists only while the backup is made. */
 const DIRECTORIES = uniqueKeyOf("FileDirectory");
@@ -129,7 +129,7 @@ export class Copier {
         return this.#entry(path, alarmIn(target), isAsItIs && !isChanged ? settled : null);
       }
       await rm(target);
-      await sleep(FIRST_PAUSE_MS * 2 ** copies);
+      await sleep(FIRST_PAUSE_MS * 2 ** (copies - 1));
     }
   }
 
