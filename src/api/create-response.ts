@@ -179,8 +179,8 @@ async function runForeground<Sink extends ClientSink>(
   const owned = scope.move();
   const server = () => modelAccess.upstream.server.config.name;
   const isStored = request.store !== false;
-  const facts = { tenant: spec.tenant, model: spec.model.name, createdAt, isStored };
-  const removeTurn = addTurn(id, { ...facts, server, abort });
+  const { tenant } = spec;
+  const removeTurn = addTurn(id, { tenant, model: spec.model.name, createdAt, isStored, server, abort });
   const watch = sink ? undefined : watchPeer(caller, onLeft);
   const ended = running.then((result) => {
     owned.end(result);
