@@ -1,7 +1,7 @@
 /**
  * `npm run bench`: the cost of `serve` as it ships. docs/benchmarks.md has the method and the last results.
  *
- * npm run bench                          beside the model server itself and a Worker that only translates; five minutes
+ * npm run bench                          beside the model server itself and Workers that do less; twelve minutes
  * npm run bench -- --peers FILE          also other gateways, as peers.example.json lists some
  * npm run bench -- --before FOLDER       beside the `serve` of another checkout, and nothing else
  * npm run bench -- --only TEXT           only the rows whose names have that text; it can be given several times

@@ -14,14 +14,20 @@ import { DIRECT, responsesRequest, type Scale, type Target, type TargetKind, typ
  * gateways, or beside the `serve` of another checkout. Every target is measured in every round.
  */
 
-/** `serve` of a checkout, not stored and stored, a process each. */
-export function served(name: string, checkout?: string): TargetKind[] {
+/** A target that does not store, and one that stores, a process each. */
+function pairOf(name: string, start: TargetKind["start"]): TargetKind[] {
   return [false, true].map((store) => ({
     name: name + (store ? STORED : ""),
-    start: ({ port }, state) =>
-      startServe(port, { ...(checkout === undefined ? {} : { checkout }), ...(state === undefined ? {} : { state }) }),
+    start,
     request: (question) => responsesRequest(question, { store }),
   }));
+}
+
+/** `serve` of a checkout. */
+export function served(name: string, checkout?: string): TargetKind[] {
+  return pairOf(name, ({ port }, state) =>
+    startServe(port, { ...(checkout === undefined ? {} : { checkout }), ...(state === undefined ? {} : { state }) }),
+  );
 }
 
 export const TRANSLATES: TargetKind = {
@@ -30,12 +36,8 @@ export const TRANSLATES: TargetKind = {
   request: (question) => responsesRequest(question, { store: false }),
 };
 
-/** The least that a Worker does for an answer as `serve` gives it, not stored and stored, a process each. */
-const MINIMUM: TargetKind[] = [false, true].map((store) => ({
-  name: MINIMUM_NAME + (store ? STORED : ""),
-  start: ({ port }) => startComparedWorker("minimum", port),
-  request: (question) => responsesRequest(question, { store }),
-}));
+/** The least that a Worker does for an answer as `serve` gives it. */
+const MINIMUM = pairOf(MINIMUM_NAME, ({ port }) => startComparedWorker("minimum", port));
 
 /** Resident memory in MB: of all of the target's processes before the first request, of its own one at the end. */
 interface Memory {
