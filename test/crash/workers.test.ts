@@ -121,7 +121,7 @@ describe("workers", () => {
   afterAll(() => stop(served));
 
   it("answer for each other's shares, also while each is replaced: no request fails, and no byte is lost", async () => {
-    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 10 });
+    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
     await eventually(() => load.openStreams() === 8, 30_000);
     await reload(served, WORKERS);
     const { failures, requests } = await load.finish();

@@ -63,7 +63,7 @@ async function stop(served: Served): Promise<number | null> {
 describe("another process that takes the place of the serving one", () => {
   it("loses no request and no byte: stored, in the background, in conversations", async () => {
     const served = await start(least());
-    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 10 });
+    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
     await eventually(() => load.openStreams() === 8, 30_000);
     served.child.kill("SIGHUP");
     await eventually(() => times(served, SERVES) === 1, 30_000);
