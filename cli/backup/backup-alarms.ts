@@ -14,8 +14,6 @@ export class AlarmList {
   /** One list for each share that has objects of the class. */
   readonly #files: readonly string[];
   readonly #names = new Map<string, string | null>();
-  /** The names in the lists' bytes, once one is missing in the rows. */
-  #inBytes: ReadonlyMap<string, string> | undefined;
   /**
    * True if a list cannot be read: the backup's list is then made from the objects, with the names in the list's bytes.
    */
@@ -54,13 +52,6 @@ export class AlarmList {
     for (const { id: of, name } of rows) this.#names.set(String(of), name === null ? null : String(name));
   }
 
-  /** The name of an object that the lists lack, if it stands in their bytes still. */
-  #lostName(id: string): string | undefined {
-    if (this.isDamaged || this.#names.has(id)) return undefined;
-    this.#inBytes ??= new Map(this.#files.flatMap((file) => [...namesIn(file, basename(dirname(file)))]));
-    return this.#inBytes.get(id);
-  }
-
   /** Writes a list of these objects' alarms: a copy of one of the class's lists, with other rows. */
   async write(to: string, objects: readonly BackupFile[]): Promise<void> {
     if (!this.isDamaged) await isCopiedLive(this.#files[0] ?? "", to);
@@ -69,11 +60,8 @@ export class AlarmList {
     database.exec("BEGIN; DELETE FROM _cf_ALARM");
     const add = database.prepare("INSERT INTO _cf_ALARM (actor_id, scheduled_time, actor_name) VALUES (?, ?, ?)");
     for (const { path, alarm } of objects) {
-      if (alarm === null) continue;
-      const id = objectIdOf(path);
-      const name = this.#names.get(id) ?? this.#lostName(id) ?? null;
-      // Without its name an object cannot be called.
-      if (name !== null || (!this.isDamaged && this.#names.has(id))) add.run(id, BigInt(alarm), name);
+      const name = this.#names.get(objectIdOf(path)) ?? null;
+      if (alarm !== null && !(this.isDamaged && name === null)) add.run(objectIdOf(path), BigInt(alarm), name);
     }
     database.exec("COMMIT");
   }

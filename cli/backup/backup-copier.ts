@@ -108,7 +108,7 @@ export class Copier {
   /** Undefined if the object no longer exists. */
   async #copyObject(path: string, source: string, alarms: AlarmList): Promise<BackupFile | undefined> {
     const target = join(this.#folder, path);
-    for (let copies = 1; ; copies += 1) {
+    for (let copies = 0; copies < MAX_COPIES; copies += 1) {
       const settled = await settledState(source);
       const known = this.#store.known.get(path);
       if (settled && known?.source && isSame(settled, known.source)) {
@@ -123,14 +123,17 @@ export class Copier {
       if (!isAsItIs && !(await isCopiedLive(source, target))) return undefined;
       const alarm = alarmIn(target);
       // An alarm is in the list before it is in its object. If the list lacks it, the object has deleted it in the
-      // meantime, or the list has lost it for good: that is seen where an alarm is set as another one ends.
-      if (alarm === null || alarms.has(objectIdOf(path)) || copies === MAX_COPIES) {
+      // meantime.
+      if (alarm === null || alarms.has(objectIdOf(path))) {
         const isChanged = this.#isMadeSure(path, target);
         return this.#entry(path, alarmIn(target), isAsItIs && !isChanged ? settled : null);
       }
       await rm(target);
-      await sleep(FIRST_PAUSE_MS * 2 ** (copies - 1));
+      await sleep(FIRST_PAUSE_MS * 2 ** copies);
     }
+    throw new Error(
+      `the list of alarms lacks the alarm of ${source}: it changes faster than it can be copied, or "responses-edge doctor --repair" is needed`,
+    );
   }
 
   /** Counts the files whose bytes are in a bucket, if the copied object is a directory of files. */

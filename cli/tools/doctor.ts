@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, rmSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { basename, join, relative, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { CLASS_NAMES } from "../../src/store/objects/registry.ts";
 import { METADATA_FILE, OBJECT_FILE } from "../backup/object-files.ts";
@@ -7,7 +7,7 @@ import { MARKER_FILE, openFolderAsItIs, readMarker, UNFINISHED_RESTORE } from ".
 import { EXIT, Refusal } from "../serve/refusal.ts";
 import { shareFolders } from "../serve/shares.ts";
 import { uniqueKeyOf } from "../serve/workerd.ts";
-import { alarmsOf, damageIn, quarantine, rebuildAlarmList } from "./alarm-lists.ts";
+import { alarmsOf, damageIn, namesIn, quarantine, rebuildAlarmList } from "./alarm-lists.ts";
 
 /**
  * `doctor DIR`: checks a data folder that no process serves, and prints its faults. With `--repair` it repairs, and
@@ -111,16 +111,19 @@ function checkAlarms(folder: string, name: string, repairs: boolean): Finding[] 
   const listed = new Map(select.all().map(({ id, at }) => [String(id), at as bigint]));
   const findings: Finding[] = [];
   const owned = new Map(alarmsOf(folder));
+  const names = [...owned.keys()].every((id) => listed.has(id)) ? undefined : namesIn(path, basename(folder));
+  const put = `INSERT INTO _cf_ALARM (actor_id, scheduled_time, actor_name) VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET scheduled_time = excluded.scheduled_time`;
   for (const [id, at] of owned) {
     if (listed.get(id) === at) continue;
+    const objectName = names?.get(id);
+    const isNameless = !listed.has(id) && objectName === undefined;
+    if (repairs && !isNameless) database.prepare(put).run(id, at, objectName ?? null);
     const what = listed.has(id)
       ? "its alarm has another time in the list"
-      : "its alarm is not in the list, and its name is unknown";
-    if (!listed.has(id)) findings.push({ file: `${name}/${id}.sqlite`, what });
-    else {
-      if (repairs) database.prepare("UPDATE _cf_ALARM SET scheduled_time = ? WHERE actor_id = ?").run(at, id);
-      findings.push({ file: `${name}/${id}.sqlite`, what, ...(repairs && { done: "the list has the object's" }) });
-    }
+      : `its alarm is not in the list${isNameless ? ", and its name is unknown" : ""}`;
+    const done = repairs && !isNameless && { done: "the list has the object's" };
+    findings.push({ file: `${name}/${id}.sqlite`, what, ...done });
   }
   for (const id of listed.keys()) {
     if (existsSync(join(folder, `${id}.sqlite`))) continue;

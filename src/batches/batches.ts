@@ -4,6 +4,7 @@ import { callerWith } from "../api/caller.ts";
 import type { Caller } from "../api/transport.ts";
 import { type Config, loadConfig } from "../config/index.ts";
 import type { RawEnv } from "../env.ts";
+import { setAlarm } from "../store/objects/alarms.ts";
 import { Deaths } from "../store/objects/deaths.ts";
 import { Outbox } from "../store/objects/outbox.ts";
 import { OwnedObject } from "../store/objects/owned-object.ts";
@@ -121,9 +122,9 @@ export class Batches extends OwnedObject {
   async #workAll(): Promise<void> {
     const end = Date.now() + WORK_MS;
     // Should this process die, another one resumes.
-    await this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS);
+    await setAlarm(this.ctx.storage, Date.now() + RESUMED_AFTER_MS);
     const renewing = setInterval(
-      () => void this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS),
+      () => void setAlarm(this.ctx.storage, Date.now() + RESUMED_AFTER_MS),
       RESUMED_AFTER_MS / 2,
     );
     this.#change(() => this.deaths.begin(loadConfig(this.env).batches.concurrency, (limit) => this.#first(limit)));
@@ -155,7 +156,7 @@ export class Batches extends OwnedObject {
     const soon = Date.now() + (processState.isEnding ? NEXT_PROCESS_MS : 0);
     const next = this.#open().length > 0 ? soon : this.#outbox.nextDue();
     if (next === null) await this.ctx.storage.deleteAlarm();
-    else await this.ctx.storage.setAlarm(next);
+    else await setAlarm(this.ctx.storage, next);
   }
 
   /** The first work of each batch: lines without an answer, at most `limit`, or the batch itself while it is checked or written. */
@@ -236,7 +237,7 @@ export class Batches extends OwnedObject {
   /** Sets the alarm if a batch has work and no job runs. */
   async #workSoon(): Promise<void> {
     if (this.#working || this.#table.open().length === 0) return;
-    await this.ctx.storage.setAlarm(Date.now());
+    await setAlarm(this.ctx.storage, Date.now());
   }
 
   #change<T>(body: () => T): T {

@@ -300,18 +300,6 @@ describe("a backup that is made while the server writes", () => {
     await done(["backup", copy], data);
     expect(alarms(join(copy, HOMES, "metadata.sqlite"))).toEqual(whole);
   });
-
-  it("has also an alarm that the list has lost, with its object and its name", async () => {
-    const data = filled();
-    const metadata = join(data, HOMES, "metadata.sqlite");
-    const whole = alarms(metadata);
-    const database = new DatabaseSync(metadata);
-    database.exec("DELETE FROM _cf_ALARM WHERE actor_id = (SELECT MIN(actor_id) FROM _cf_ALARM)");
-    database.close();
-    const copy = newFolder("backup");
-    await done(["backup", copy], data);
-    expect(alarms(join(copy, HOMES, "metadata.sqlite"))).toEqual(whole);
-  });
 });
 
 /** Gives a folder's files an old time of change. */

@@ -375,6 +375,16 @@ describe("a list of alarms that is damaged", () => {
     expect(findings[0]?.done).toMatch(/0 alarms; of 2 objects the names were not found/);
   });
 
+  it("that lacks an alarm of an object gets it again, with the object's name", async () => {
+    const data = copied();
+    const before = alarmsIn(data);
+    const database = new DatabaseSync(join(data, HOMES, LIST));
+    database.exec("DELETE FROM _cf_ALARM");
+    database.close();
+    expect((await diagnose(data, true)).findings).toHaveLength(before.length);
+    expect(alarmsIn(data)).toEqual(before);
+  });
+
   it("with wrong rows is corrected", async () => {
     const data = copied();
     const before = alarmsIn(data);

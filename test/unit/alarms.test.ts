@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { wakeBy } from "../../src/store/objects/alarms.ts";
+import { setAlarm, wakeBy } from "../../src/store/objects/alarms.ts";
 
 /** A storage that has an alarm, or none. */
 function storageWith(alarm: number | null) {
@@ -26,6 +26,22 @@ describe("the alarm of an object", () => {
   ])("stays where the present one %s", async (_, alarm) => {
     const { storage, times } = storageWith(alarm);
     await wakeBy(storage, now + 30_000);
+    expect(times).toEqual([]);
+  });
+
+  it.each([
+    ["set", setAlarm],
+    ["woken", wakeBy],
+  ])("rings after the present millisecond when it is %s for a time that has passed", async (_, wake) => {
+    const { storage, times } = storageWith(null);
+    await wake(storage, now - 1_000);
+    await wake(storage, Date.now());
+    expect(times.map((at) => at > now)).toEqual([true, true]);
+  });
+
+  it("is not postponed again and again where its time has passed", async () => {
+    const { storage, times } = storageWith(Date.now());
+    await wakeBy(storage, now - 1_000);
     expect(times).toEqual([]);
   });
 });

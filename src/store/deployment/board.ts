@@ -6,6 +6,7 @@ import { askServers, type BoardReport } from "../../assembly/model-server.ts";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import type { RequestSummary } from "../../contract/admin-objects.ts";
 import type { Env, RawEnv } from "../../env.ts";
+import { setAlarm } from "../objects/alarms.ts";
 import { withObjects } from "../objects/objects.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
 import { OBJECTS } from "../objects/registry.ts";
@@ -49,7 +50,7 @@ export class Board extends OwnedObject {
   /** The last report; null if there is none yet. */
   async read(): Promise<BoardReport | null> {
     this.#readAt = Date.now();
-    if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(Date.now());
+    if ((await this.ctx.storage.getAlarm()) === null) await setAlarm(this.ctx.storage, Date.now());
     return this.#report ?? null;
   }
 
@@ -103,7 +104,7 @@ export class Board extends OwnedObject {
     const servers = await askServers(config);
     this.#report = { at: Date.now(), servers };
     const next = nextAsking(this.#readAt, Date.now(), config.boardMs);
-    if (next !== undefined) await this.ctx.storage.setAlarm(next);
+    if (next !== undefined) await setAlarm(this.ctx.storage, next);
   }
 }
 

@@ -1,5 +1,6 @@
 import { type Config, loadConfig } from "../../config/index.ts";
 import type { Env } from "../../env.ts";
+import { setAlarm } from "../objects/alarms.ts";
 import { objectLeaves, objectLeft, removeFiles } from "../objects/open-objects.ts";
 import { keyOf, nameOf } from "../objects/registry.ts";
 import type { LeaseSockets } from "./conversation-lock.ts";
@@ -148,7 +149,7 @@ export class Housekeeping {
     if (this.#alarmAt === undefined) await this.open();
     if (this.#alarmAt != null && this.#alarmAt <= at) return;
     this.#alarmAt = at;
-    await this.#storage.setAlarm(at);
+    await setAlarm(this.#storage, at);
   }
 }
 

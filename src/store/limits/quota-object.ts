@@ -20,6 +20,7 @@ import {
 } from "@responses-edge/usage-limits";
 import { loadConfig } from "../../config/index.ts";
 import type { RawEnv } from "../../env.ts";
+import { setAlarm } from "../objects/alarms.ts";
 import { OUTBOX_TABLE, Outbox } from "../objects/outbox.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
 import { OBJECTS } from "../objects/registry.ts";
@@ -155,7 +156,7 @@ export class Quota extends OwnedObject {
     this.#outbox = new Outbox({
       sql: this.#schema,
       deliver: { webhook: (notice) => announce(this.env, state.id.name ?? "", notice) },
-      wake: (at) => void state.storage.setAlarm(at),
+      wake: (at) => void setAlarm(state.storage, at),
     });
   }
 
@@ -295,7 +296,7 @@ export class Quota extends OwnedObject {
   protected override async ring(): Promise<void> {
     await this.#outbox.deliver();
     const next = this.#outbox.nextDue();
-    if (next !== null) await this.ctx.storage.setAlarm(next);
+    if (next !== null) await setAlarm(this.ctx.storage, next);
   }
 
   /** Forgets everything counted. */

@@ -1,5 +1,6 @@
 import { DurableObject } from "cloudflare:workers";
 import type { Env, RawEnv } from "../../env.ts";
+import { setAlarm } from "./alarms.ts";
 import type { Deaths } from "./deaths.ts";
 import { withObjects } from "./objects.ts";
 import { hasPlace, type LivingObject, objectLeft, objectOpened } from "./open-objects.ts";
@@ -125,7 +126,7 @@ export abstract class OwnedObject extends DurableObject<Env> implements LivingOb
         await this.ring();
       } else {
         postponed.set(key, waits + 1);
-        await this.ctx.storage.setAlarm(Date.now() + CROWDED_MS * (1 + Math.random()));
+        await setAlarm(this.ctx.storage, Date.now() + CROWDED_MS * (1 + Math.random()));
       }
     } finally {
       this.#underWay -= 1;

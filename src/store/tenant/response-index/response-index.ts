@@ -1,6 +1,7 @@
 import { indexedText, TOKENIZER } from "@responses-edge/vector-search";
 import { loadConfig } from "../../../config/index.ts";
 import type { RawEnv } from "../../../env.ts";
+import { setAlarm, wakeBy } from "../../objects/alarms.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
 import { OBJECTS } from "../../objects/registry.ts";
 import { Schema } from "../../objects/schema.ts";
@@ -49,7 +50,7 @@ export class ResponseIndex extends OwnedObject {
     });
     if (retentionMs === 0 || this.#hasAlarm || entries.length === 0) return;
     this.#hasAlarm = true;
-    if ((await this.ctx.storage.getAlarm()) === null) await this.#sweepAt(Date.now() + retentionMs);
+    await wakeBy(this.ctx.storage, Date.now() + retentionMs);
   }
 
   /**
@@ -163,7 +164,7 @@ export class ResponseIndex extends OwnedObject {
 
   #sweepAt(time: number): Promise<void> {
     this.#hasAlarm = true;
-    return this.ctx.storage.setAlarm(time);
+    return setAlarm(this.ctx.storage, time);
   }
 }
 

@@ -8,7 +8,7 @@ import type {
   VectorStoreObject,
 } from "@responses-edge/responses-api/platform/vector-stores";
 import type { RawEnv } from "../../../env.ts";
-import { wakeBy } from "../../objects/alarms.ts";
+import { setAlarm, wakeBy } from "../../objects/alarms.ts";
 import { Deaths } from "../../objects/deaths.ts";
 import { Outbox } from "../../objects/outbox.ts";
 import { OwnedObject } from "../../objects/owned-object.ts";
@@ -267,7 +267,7 @@ export class VectorStore extends OwnedObject {
     let next: number | undefined;
     try {
       // Should this process die, another one resumes.
-      await this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS);
+      await setAlarm(this.ctx.storage, Date.now() + RESUMED_AFTER_MS);
       next = await new Ingestion(this.#host).run(Date.now() + WORK_MS);
       if (this.#row.record) await this.#outbox.deliver();
     } finally {
@@ -276,7 +276,7 @@ export class VectorStore extends OwnedObject {
     if (!this.#row.record) return;
     const due = next ?? this.#due();
     if (due === undefined) await this.ctx.storage.deleteAlarm();
-    else await this.ctx.storage.setAlarm(due);
+    else await setAlarm(this.ctx.storage, due);
   }
 
   /** Adds files, and notes them as a batch. Null if the store does not exist. */
