@@ -11,14 +11,14 @@ export const GROWTH_MODEL = "simulator?words=20";
 /** The numbers of turns before the measured ones. */
 const LENGTHS = [10, 100, 1_000] as const;
 
-/** One measurement is the mean of this many turns. These turns also lengthen the conversation. */
-const TURNS = 20;
+/** A measurement is the mean of this many turns, half of them before the length. */
+export const TURNS = 20;
 
 const create = (body: object): Request =>
   post("/v1/responses", { model: GROWTH_MODEL, input: "Please say something more about it.", ...body }, "resp_");
 
 /** A way to continue. */
-interface Way {
+export interface Way {
   name: string;
   /** Returns the request of the next turn. */
   begin(connection: Connection): Promise<(before: string) => object>;
@@ -66,8 +66,13 @@ export async function measureGrowth(upstream: Upstream, progress: (text: string)
   return table(["CPU µs of a turn", ...LENGTHS.map((length) => `turn ${number(length, 0)}`), "last : first"], rows);
 }
 
-/** Gives the CPU of a turn, in microseconds, after each number of turns. */
-export async function measureWay({ port, pid }: Running, way: Way, lengths: readonly number[]): Promise<number[]> {
+/** Gives the CPU of a turn, in microseconds, at each number of turns: the mean of as many turns as are `measured`. */
+export async function measureWay(
+  { port, pid }: Running,
+  way: Way,
+  lengths: readonly number[],
+  measured = TURNS,
+): Promise<number[]> {
   const connection = await Connection.open(port);
   const next = await way.begin(connection);
   const micros: number[] = [];
@@ -78,10 +83,10 @@ export async function measureWay({ port, pid }: Running, way: Way, lengths: read
     turns += 1;
   };
   for (const length of lengths) {
-    while (turns < length - TURNS / 2) await take();
+    while (turns < length - measured / 2) await take();
     const before = exactCpuSeconds(pid);
-    for (let count = 0; count < TURNS; count += 1) await take();
-    micros.push(((exactCpuSeconds(pid) - before) * 1e6) / TURNS);
+    for (let count = 0; count < measured; count += 1) await take();
+    micros.push(((exactCpuSeconds(pid) - before) * 1e6) / measured);
   }
   connection.close();
   return micros;

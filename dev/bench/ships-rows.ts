@@ -1,7 +1,7 @@
 import { batchLineMicros } from "./batch.ts";
 import { CHAIN_MODEL, CHAIN_USER, type Chain, isStored, load, messagesOf, STORED } from "./chains.ts";
 import { COMING_MODEL, coming } from "./coming.ts";
-import { CONVERSATION, measureWay, PREVIOUS_ID, SAME_BYTES } from "./growth.ts";
+import { CONVERSATION, measureWay, PREVIOUS_ID, SAME_BYTES, TURNS, type Way } from "./growth.ts";
 import type { Request } from "./load.ts";
 import { memoryMb } from "./processes.ts";
 import { ADDED } from "./rows.ts";
@@ -141,6 +141,9 @@ function turn200(chains: ReadonlyMap<string, Chain>): Row {
 const [SHORT, LONG] = [10, 1_000] as const;
 export const GROWTH_WAYS = [CONVERSATION, PREVIOUS_ID] as const;
 
+/** A figure of either length is the mean of this many turns, in one long conversation or in several short ones. */
+const GROWTH_TURNS = 200;
+
 /** A turn's CPU late in a conversation beside that early in it, without what as many bytes in one message cost more. */
 const growth: Row = {
   name: `Turn ${LONG.toLocaleString("en-US")} : turn ${SHORT}, beyond its bytes`,
@@ -148,15 +151,27 @@ const growth: Row = {
   hasRatios: false,
   async measure(target): Promise<Measurement> {
     if (!isOurs(target)) return {};
-    const [few = 0, many = 0] = await measureWay(target, SAME_BYTES, [SHORT, LONG]);
+    const [few, many] = await measureLengths(target, SAME_BYTES);
     const measured: Measurement = {};
     for (const way of GROWTH_WAYS) {
-      const [early = 0, late = 0] = await measureWay(target, way, [SHORT, LONG]);
+      const [early, late] = await measureLengths(target, way);
       measured[way.name] = (late - Math.max(0, many - few)) / early;
     }
     return measured;
   },
 };
+
+/** The CPU of a turn at both lengths, in microseconds. */
+async function measureLengths(target: Target, way: Way): Promise<[early: number, late: number]> {
+  const conversations = GROWTH_TURNS / TURNS;
+  let early = 0;
+  for (let count = 0; count < conversations; count += 1) {
+    const [micros = 0] = await measureWay(target, way, [SHORT]);
+    early += micros / conversations;
+  }
+  const [late = 0] = await measureWay(target, way, [LONG], GROWTH_TURNS);
+  return [early, late];
+}
 
 const BATCH_LINES = 1_000;
 
@@ -167,6 +182,8 @@ const batch: Row = {
   async measure(target, scale): Promise<Measurement> {
     if (!isOurs(target)) return {};
     const create = await load(target, target.request({ model: SHORT_MODEL, stream: false }), 32, scale);
+    // As the creates, the lines are measured once their code is compiled.
+    await batchLineMicros(target, SHORT_MODEL, BATCH_LINES);
     const line = await batchLineMicros(target, SHORT_MODEL, BATCH_LINES);
     return { [CPU]: line, [LINE_RATIO]: line / create.micros };
   },
