@@ -75,12 +75,20 @@ export async function startUpstream(core: number, models: readonly string[], at 
     child.once("exit", () => reject(new Error("the model server did not start")));
     child.stdout?.once("data", (data: Buffer) => resolve(JSON.parse(data.toString()).port));
   });
+  // The gateways would wait for it to come back, and the benchmark for them.
+  const ended = () => {
+    throw new Error("the model server has ended");
+  };
+  child.once("exit", ended);
   const log = async (begin = "") => (await fetch(`http://127.0.0.1:${port}/log?${begin}`)).json();
   return {
     port,
     pid: child.pid ?? 0,
     log: (begin) => log(begin) as Promise<UpstreamLog>,
-    stop: () => stop(child),
+    stop: () => {
+      child.off("exit", ended);
+      return stop(child);
+    },
   };
 }
 
