@@ -7,7 +7,7 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bundleInto, METAFILE } from "../cli/serve/bundle.ts";
+import { bundleInto, METAFILE, madeBundle } from "../cli/serve/bundle.ts";
 import { root } from "../cli/serve/installation.ts";
 import { bundleCommand } from "./command.ts";
 
@@ -33,9 +33,11 @@ writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest(), null, 
  * that list.
  */
 function bundleWorker(): string[] {
-  const made = mkdtempSync(join(tmpdir(), "responses-edge-"));
+  const temporary = mkdtempSync(join(tmpdir(), "responses-edge-"));
+  // A test run has made it.
+  const made = madeBundle() ?? temporary;
   try {
-    bundleInto(made);
+    if (made === temporary) bundleInto(made);
     for (const name of readdirSync(made)) {
       if (!["README.md", METAFILE].includes(name)) {
         copyFileSync(join(made, name), join(target, "worker", name));
@@ -51,7 +53,7 @@ function bundleWorker(): string[] {
       }),
     );
   } finally {
-    rmSync(made, { recursive: true, force: true });
+    rmSync(temporary, { recursive: true, force: true });
   }
 }
 
