@@ -12,6 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type OpenAI from "openai";
 import { parseAst } from "vite";
 import { bundleInto } from "../cli/serve/bundle.ts";
+import { NO_FILE_FORMATS } from "../cli/serve/workerd.ts";
 import { startMcpServer } from "../test/tools/mcp-server.ts";
 import { startWorkerd } from "../test/workerd/process.ts";
 import { serveSimulator } from "./simulator/serve.ts";
@@ -63,7 +64,7 @@ const [FROM, UNTIL] = [/^readJson\d*$/, /^runForeground\d*$/];
 const folder = mkdtempSync(join(tmpdir(), "responses-edge-paths-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 bundleInto(folder, undefined, ["--readable"]);
-const functions = instrument(join(folder, "index.js"));
+const functions = instrument(join(folder, NO_FILE_FORMATS));
 
 const simulator = await serveSimulator();
 const tools = await startMcpServer();

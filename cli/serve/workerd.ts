@@ -10,10 +10,13 @@ import { compatibility } from "./installation.ts";
 /** The data of `packages/file-text`. */
 const FILE_DATA = /-(?:cmaps\.bin|pdfium\.wasm|mozjpeg_enc\.wasm)$/;
 
+/** The same Worker as `index.js`, without the code of `packages/file-text` that reads formats other than texts. */
+export const NO_FILE_FORMATS = "no-file-formats.js";
+
 /**
  * A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file, or to
- * `folder`. `readsFiles`: false leaves out the data for the text and the pictures of files, which takes 33 MB of memory before
- * it is used.
+ * `folder`. `readsFiles`: false leaves out the code and the data for the text and the pictures of files, which take 45 MB of memory
+ * before they are used.
  */
 export function modulesOf(bundle: string, folder = "", readsFiles = true): string {
   const names = readdirSync(bundle);
@@ -24,7 +27,7 @@ export function modulesOf(bundle: string, folder = "", readsFiles = true): strin
   const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));
   const embed = (name: string) => `embed ${JSON.stringify(join(folder, name))}`;
   return [
-    `(name = "index.js", esModule = ${embed("index.js")})`,
+    `(name = "index.js", esModule = ${embed(readsFiles ? "index.js" : NO_FILE_FORMATS)})`,
     ...data.map((name) => `(name = "${name}", data = ${embed(name)})`),
     ...wasm.map((name) => `(name = "${name}", wasm = ${embed(name)})`),
     ...texts.map((name) => `(name = "${name}", text = ${embed(name)})`),

@@ -96,14 +96,15 @@ describe("a package", () => {
 
   it.each(packages)("%s imports itself, and the packages that it names as its dependencies", (name) => {
     const folder = `packages/${name}`;
-    const { dependencies = {} } = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8")) as {
-      dependencies?: Record<string, string>;
-    };
+    const { dependencies = {}, imports = {} } = JSON.parse(
+      readFileSync(join(root, folder, "package.json"), "utf8"),
+    ) as { dependencies?: Record<string, string>; imports?: Record<string, string> };
     const refused = filesIn(`${folder}/src`).flatMap((file) =>
       importsOf(file).flatMap((specifier) => {
         const isOwn = specifier.startsWith(".") && !relative(folder, join(dirname(file), specifier)).startsWith("..");
         const isKnown =
           isOwn ||
+          Object.hasOwn(imports, specifier) ||
           Object.keys(dependencies).some((name) => `${specifier}/`.startsWith(`${name}/`)) ||
           /^(node|cloudflare):/.test(specifier);
         return isKnown ? [] : `${file} imports ${specifier}`;

@@ -60,7 +60,12 @@ describe("the package", () => {
           "sbom.cdx.json",
           "wrangler.toml",
         ],
-        ...["worker/HASH-o200k_base.tiktoken.gz", "worker/HASH-cmaps.bin", "worker/index.js"],
+        ...[
+          "worker/HASH-o200k_base.tiktoken.gz",
+          "worker/HASH-cmaps.bin",
+          "worker/index.js",
+          "worker/no-file-formats.js",
+        ],
       ]),
     );
     expect(names.filter((name) => /\.(ts|map)$/.test(name))).toEqual([]);
@@ -83,10 +88,27 @@ describe("the package", () => {
     expect(packages(loaded)).toEqual([]);
   });
 
-  it("has the Worker's code in ASCII: one character beyond Latin-1 would double what it takes in memory", () => {
-    const code = readFileSync(join(folder, "worker/index.js"));
-    expect(code.length).toBeGreaterThan(1e6);
-    expect(code.findIndex((byte) => byte > 0x7f)).toBe(-1);
+  it.each(["index.js", "no-file-formats.js"])(
+    "has the Worker's code in ASCII (%s): one character beyond Latin-1 would double what it takes in memory",
+    (name) => {
+      const code = readFileSync(join(folder, "worker", name));
+      expect(code.length).toBeGreaterThan(1e6);
+      expect(code.findIndex((byte) => byte > 0x7f)).toBe(-1);
+    },
+  );
+
+  it("has the Worker without the readers of PDF, Office files and mails, which is otherwise the same: a smaller process serves", () => {
+    const [whole = "", without = ""] = ["index.js", "no-file-formats.js"].map((name) =>
+      // Long strings go on in the next line.
+      readFileSync(join(folder, "worker", name), "utf8").replaceAll("\\\n", ""),
+    );
+    const exportsOf = (code: string) => /export\{([^}]*)\};\s*$/.exec(code)?.[1]?.trim().split(/,\s*/).toSorted();
+    expect(exportsOf(without)).toContain("Home");
+    expect(exportsOf(without)).toEqual(exportsOf(whole));
+    for (const reader of ["getDocument", "maxNestingDepth", "word/document.xml", "-pdfium.wasm", "-mozjpeg_enc.wasm"]) {
+      expect(whole).toContain(reader);
+      expect(without).not.toContain(reader);
+    }
   });
 
   it("has a bill of materials with the same packages as the licences, and workerd, with their checksums", () => {

@@ -1,10 +1,9 @@
 import { Buffer } from "node:buffer";
 import { LongWork } from "@responses-edge/bounded-io/long-work";
-import { archiveText } from "./archive.ts";
+import { archiveText, loadPdfReader, pdfText, readMail } from "#file-formats";
 import { DEFAULT_LIMITS, type TextLimits, UnreadableFile } from "./limits.ts";
-import { isMail, isNamedMail, readMail } from "./mail.ts";
+import { isMail, isNamedMail } from "./mail-names.ts";
 import { decodePage, PageText, tokenizeHtml } from "./page-text/index.ts";
-import { loadPdfReader, pdfText } from "./pdf.ts";
 import { charsetOf, plainText } from "./plain.ts";
 import { rtfText } from "./rtf.ts";
 import type { TextPage } from "./text-page.ts";

@@ -1,5 +1,5 @@
+export { drawPages } from "#file-formats";
 export * from "./file-text.ts";
 export { DEFAULT_LIMITS, type TextLimits, UnreadableFile } from "./limits.ts";
-export { isWithoutText } from "./pdf.ts";
-export { drawPages, type PagePicture, type PicturesWanted } from "./pdf-pictures.ts";
-export type { TextPage } from "./text-page.ts";
+export type { PagePicture, PicturesWanted } from "./pdf-pictures.ts";
+export { isWithoutText, type TextPage } from "./text-page.ts";

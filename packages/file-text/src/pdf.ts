@@ -6,7 +6,7 @@ import { CharacterMaps } from "./character-maps.ts";
 import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
 import { ActualText, joinLines, PageLayout } from "./pdf-layout.ts";
 import { RepeatedLines } from "./pdf-repeats.ts";
-import type { TextPage } from "./text-page.ts";
+import { NO_TEXT, type TextPage } from "./text-page.ts";
 
 type PdfDocument = Awaited<ReturnType<PdfReader["getDocument"]>["promise"]>;
 type Annotation = Awaited<ReturnType<Awaited<ReturnType<PdfDocument["getPage"]>>["getAnnotations"]>>[number];
@@ -21,14 +21,8 @@ const UNITS_PER_PAGE = 3_000;
 /** Expanding a kilobyte takes about ten microseconds. */
 const UNITS_PER_BYTE = 0.01;
 
-/** Pages end with these words where not all of them is text, or can be read. */
-const NO_TEXT = "[This page has no text: it is an image.]";
+/** A page ends with these words where a part of it cannot be read. */
 const UNREAD = "[A part of this page cannot be read.]";
-
-/** Tells whether a page's text only says that it has none. */
-export function isWithoutText(text: string): boolean {
-  return text === NO_TEXT;
-}
 
 /**
  * Readers that have come to the end of their files: making one takes some milliseconds. One that is given up is not among

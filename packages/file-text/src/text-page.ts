@@ -10,3 +10,11 @@ export interface TextPage {
    */
   picture?: "needed" | "useful";
 }
+
+/** The text of a page that has none. */
+export const NO_TEXT = "[This page has no text: it is an image.]";
+
+/** Tells whether a page's text only says that it has none. */
+export function isWithoutText(text: string): boolean {
+  return text === NO_TEXT;
+}
