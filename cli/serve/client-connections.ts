@@ -1,4 +1,4 @@
-import { readdir, readFile, readlink } from "node:fs/promises";
+import { open, readdir, readlink } from "node:fs/promises";
 import { isIP } from "node:net";
 import { join } from "node:path";
 
@@ -23,19 +23,54 @@ interface Listener {
   port: number;
 }
 
+/** Bytes of a table that are read at once. The system gives four thousand at most. */
+const PIECE = 8 * 1024;
+
+/**
+ * The lines of a table of the system that have a text, in ASCII. Only they become strings: the table of a busy machine has megabytes,
+ * and is read every other second.
+ *
+ * @throws The system's error if it cannot be read.
+ */
+async function linesWith(path: string, text: string): Promise<string[]> {
+  await using file = await open(path);
+  const lines: string[] = [];
+  let piece = Buffer.alloc(PIECE);
+  let length = 0;
+  for (;;) {
+    const { bytesRead } = await file.read(piece, length, piece.length - length);
+    length += bytesRead;
+    const end = piece.subarray(0, length).lastIndexOf(LINE_BREAK) + 1;
+    const whole = piece.subarray(0, bytesRead > 0 ? end : length);
+    for (let at = whole.indexOf(text); at !== -1; ) {
+      const next = whole.indexOf(LINE_BREAK, at);
+      const lineEnd = next === -1 ? whole.length : next;
+      lines.push(whole.toString("latin1", whole.lastIndexOf(LINE_BREAK, at) + 1, lineEnd));
+      at = whole.indexOf(text, lineEnd);
+    }
+    if (bytesRead === 0) return lines;
+    piece.copy(piece, 0, whole.length, length);
+    length -= whole.length;
+    if (length === piece.length) piece = Buffer.concat([piece, Buffer.alloc(PIECE)]);
+  }
+}
+
+const LINE_BREAK = 0x0a;
+
 /** The connections at this port in the network of a process; undefined where the system does not list them. */
 async function connectionsAt({ pid, host, port }: Listener): Promise<Connection[] | undefined> {
   const own = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
-  const read = (name: string) => readFile(`/proc/${pid}/net/${name}`, "latin1").catch(() => undefined);
+  const tables = isIP(host) === 4 ? ["tcp"] : ["tcp", "tcp6"];
+  const listed: string[][] = [];
   // The system looks through all its connections for each table, which takes milliseconds.
-  const tables = await Promise.all((isIP(host) === 4 ? ["tcp"] : ["tcp", "tcp6"]).map(read));
-  const listed = tables.filter((table) => table !== undefined);
+  for (const name of tables) {
+    const lines = await linesWith(`/proc/${pid}/net/${name}`, own).catch(() => undefined);
+    if (lines) listed.push(lines);
+  }
   if (listed.length === 0) return undefined;
-  const lines = listed
-    .flatMap((table) => table.split("\n"))
-    .filter((line) => line.includes(own))
-    .map((line) => line.trimStart().split(/ +/, 10));
-  return lines
+  return listed
+    .flat()
+    .map((line) => line.trimStart().split(/ +/, 10))
     .filter(([, local = "", , state]) => local.endsWith(own) && state !== LISTENS)
     .map(([, , remote = "", state = "", , , , , , inode = ""]) => ({ remote, state, inode }));
 }
