@@ -1,4 +1,3 @@
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile, rm } from "node:fs/promises";
 import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
@@ -6,8 +5,7 @@ import { setPriority } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { endOf } from "./child-end.ts";
-import { serveArguments } from "./encoded-config.ts";
-import { workerd } from "./installation.ts";
+import { spawnServing } from "./encoded-config.ts";
 import type { LogFormat } from "./log-lines.ts";
 import { TASKS_SOCKET } from "./workerd.ts";
 
@@ -48,7 +46,7 @@ const TICK_MS = 10;
 /**
  * Starts a process. Resolves when it answers. Rejects if it does not; then nothing is left running.
  *
- * @param configFile The encoded configuration (`boundedConfig`). It is removed at the end of the process.
+ * @param configFile The encoded configuration (`boundedConfig`). This call opens it before anything else happens.
  * @param socketPath The Unix socket on which it will take tasks.
  */
 export async function startProcess(
@@ -57,8 +55,8 @@ export async function startProcess(
   { format, say }: { format: LogFormat; say(line: string): void },
 ): Promise<BoundedProcess> {
   const address = `--socket-addr=${TASKS_SOCKET}=unix:${socketPath}`;
-  const child = spawn(workerd, [...serveArguments(configFile, true), address], {
-    stdio: ["ignore", "pipe", "pipe"],
+  const child = spawnServing(configFile, [address], ["pipe", "pipe"], {
+    isExperimental: true,
     // As the Worker's process, and without what the environment has.
     detached: true,
     env: {},
@@ -66,7 +64,7 @@ export async function startProcess(
   let hasEnded = false;
   const ended = endOf(child, format, say).finally(async () => {
     hasEnded = true;
-    await Promise.all([socketPath, configFile].map((file) => rm(file, { force: true })));
+    await rm(socketPath, { force: true });
   });
   ended.catch(() => {});
   const kill = () => void child.kill("SIGKILL");

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { linkSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
@@ -93,7 +93,7 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
 
   use(bundle: string): void {
     this.#bundle = bundle;
-    // Starts that have waited for it link it before.
+    // Starts that have waited for it open it before.
     this.#config?.then((file) => rmSync(file, { force: true })).catch(() => {});
     this.#config = undefined;
   }
@@ -158,10 +158,8 @@ export class BoundedProcesses implements BoundedSocket, AsyncDisposable {
 
   async #start(): Promise<BoundedProcess> {
     this.#started += 1;
-    const path = join(this.#folder.path, `bounded-${this.#started}`);
-    const config = `${path}.config`;
-    linkSync(await this.#encoded(), config);
-    const bounded = await startProcess(config, `${path}.socket`, this.#log);
+    const socket = join(this.#folder.path, `bounded-${this.#started}.socket`);
+    const bounded = await startProcess(await this.#encoded(), socket, this.#log);
     this.#all.add(bounded);
     const forget = () => {
       this.#all.delete(bounded);

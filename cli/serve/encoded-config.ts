@@ -1,5 +1,6 @@
-import { spawn } from "node:child_process";
+import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
+import { closeSync, openSync } from "node:fs";
 import { open, readFile, rm, writeFile } from "node:fs/promises";
 import { endOf } from "./child-end.ts";
 import { withFiles } from "./embedded-files.ts";
@@ -54,7 +55,29 @@ export async function encodeConfig(
   }
 }
 
-/** The arguments with which workerd serves an encoded configuration. */
-export function serveArguments(file: string, isExperimental = false): string[] {
-  return ["serve", "--binary", ...(isExperimental ? ["--experimental"] : []), file];
+/**
+ * Starts workerd with an encoded configuration as its standard input: it keeps one copy of what it reads there, and three of a file
+ * that it opens itself. The file is not needed any more after that.
+ *
+ * @param file As `encodeConfig` has written it.
+ * @param args Further arguments.
+ * @param outputs Standard output and error, and further descriptors.
+ */
+export function spawnServing(
+  file: string,
+  args: readonly string[],
+  outputs: readonly StdioEntry[],
+  options: Omit<SpawnOptions, "stdio"> & { isExperimental?: boolean },
+): ChildProcess {
+  const { isExperimental = false, ...others } = options;
+  const input = openSync(file, "r");
+  try {
+    const serve = ["serve", "--binary", ...(isExperimental ? ["--experimental"] : []), "-"];
+    return spawn(workerd, [...serve, ...args], { ...others, stdio: [input, ...outputs] });
+  } finally {
+    closeSync(input);
+  }
 }
+
+/** The other end of a descriptor of a process. */
+type StdioEntry = "pipe" | "ignore" | "inherit" | number;

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ import { expiryOf, type KeyPairFiles } from "./certificate.ts";
 import { endOf } from "./child-end.ts";
 import { closedPeers } from "./client-connections.ts";
 import { watchDamage } from "./damage-watch.ts";
-import { encodeConfig, serveArguments } from "./encoded-config.ts";
+import { encodeConfig, spawnServing } from "./encoded-config.ts";
 import {
   type Disk,
   diskShare,
@@ -28,7 +28,6 @@ import {
   watchDisk,
 } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
-import { workerd } from "./installation.ts";
 import { askLauncher, callsOf, retire, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
 import type { ListeningSockets } from "./listening.ts";
 import { type LogFormat, ownLine } from "./log-lines.ts";
@@ -172,16 +171,16 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   const certificateEnd = keyPair && expiryOf(keyPair);
   const descriptors = listening?.descriptors ?? [];
   const inherited = descriptors.map((_, index) => `--socket-fd=http${index}=${FIRST_INHERITED + index}`);
-  const args = [...serveArguments(configFile, cluster !== undefined), "--control-fd=3", ...inherited];
   await predecessorCloses?.();
   signal.throwIfAborted();
-  const child = spawn(workerd, args, {
-    stdio: ["ignore", "pipe", "pipe", "pipe", ...descriptors],
+  const child = spawnServing(configFile, ["--control-fd=3", ...inherited], ["pipe", "pipe", "pipe", ...descriptors], {
+    isExperimental: cluster !== undefined,
     // In a group of its own: Ctrl-C signals the terminal's group, and would cut off requests that an orderly stop lets
     // end.
     detached: true,
     env: { ...environment, ...variables },
   });
+  rmSync(configFile);
   const damage = watchDamage(
     storage,
     format,

@@ -13,16 +13,7 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import { workerOf } from "../../src/store/objects/registry.ts";
 import { conformantFetch } from "../conformance/client.ts";
 import { ADMIN_KEY, call, makeKey, newTenant } from "../e2e/key-support.ts";
-import {
-  cleanUp,
-  commandOf,
-  newFolder,
-  reload,
-  type Served,
-  start,
-  textIfThere,
-  workerdsOf,
-} from "../e2e/serve-support.ts";
+import { cleanUp, newFolder, reload, type Served, start, textIfThere, workerdsOf } from "../e2e/serve-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { promptsFor, reached, unique } from "../e2e/turns.ts";
 import { fetchAnew } from "../workerd/tools.ts";
@@ -60,14 +51,10 @@ function workerWith(id: string): number {
   return workerOf(objectId(`local:${home}`, uniqueKeyOf("Home")), WORKERS);
 }
 
-/** The process of a worker, whose configuration names it; undefined while there is none. */
+/** The process of a worker, whose configuration, its standard input, names it; undefined while there is none. */
 function processOf(served: Served, worker: number): number | undefined {
-  return workerdsOf(served).find((pid) => {
-    const config = commandOf(pid)
-      .split("\0")
-      .find((argument) => argument.endsWith(".config"));
-    return config && textIfThere(config).includes(`\0${worker}/${WORKERS}\0`);
-  });
+  // Linux also opens a removed file again.
+  return workerdsOf(served).find((pid) => textIfThere(`/proc/${pid}/fd/0`).includes(`\0${worker}/${WORKERS}\0`));
 }
 
 /** Kills the process of a worker. Throws if there is none. */

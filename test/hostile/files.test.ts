@@ -110,13 +110,13 @@ async function storeOf(tenant: Tenant, bytes: Uint8Array, filename: string) {
 }
 
 /** The processes that read files. */
-const readers = () => workerdsOf(served).filter((pid) => /bounded-\d+\.config/.test(commandOf(pid)));
+const readers = () => workerdsOf(served).filter((pid) => /bounded-\d+\.socket/.test(commandOf(pid)));
 
 /** The number of connections that processes have got, as Linux lists them by the paths of their sockets. */
 function connectionsOf(pids: readonly number[]): number {
-  const paths = pids.map((pid) => /\S+\/bounded-\d+(?=\.config)/.exec(commandOf(pid).replaceAll("\0", " "))?.[0]);
+  const paths = pids.map((pid) => /\/\S+\/bounded-\d+\.socket/.exec(commandOf(pid).replaceAll("\0", " "))?.[0]);
   const lines = readFileSync("/proc/net/unix", "utf8").split("\n");
-  return lines.filter((line) => paths.some((path) => line.endsWith(`${path}.socket`))).length - pids.length;
+  return lines.filter((line) => paths.some((path) => path !== undefined && line.endsWith(path))).length - pids.length;
 }
 
 const isThere = (pid: number) => existsSync(`/proc/${pid}/cmdline`) && commandOf(pid) !== "";

@@ -1,13 +1,12 @@
-import { spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { encodeConfig, serveArguments } from "../../cli/serve/encoded-config.ts";
+import { encodeConfig, spawnServing } from "../../cli/serve/encoded-config.ts";
 import { Refusal } from "../../cli/serve/refusal.ts";
-import { fetchAnew, freePort, untilReady, workerd } from "../workerd/tools.ts";
+import { fetchAnew, freePort, untilReady } from "../workerd/tools.ts";
 
 /** A configuration that workerd gets encoded, with files in it (`cli/serve/encoded-config.ts`). */
 
@@ -71,7 +70,7 @@ it("has the bytes of each file, of any length, beside texts that name files", as
   }
   await encodeConfig(configOf(port, bindings), file, log);
   expect(statSync(file).mode & 0o777).toBe(0o600);
-  const child = spawn(workerd, serveArguments(file), { stdio: "ignore" });
+  const child = spawnServing(file, [], ["ignore", "ignore"], {});
   try {
     const url = `http://127.0.0.1:${port}`;
     await untilReady(child, url);

@@ -3,12 +3,12 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync }
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { encodeConfig, serveArguments } from "../../cli/serve/encoded-config.ts";
+import { encodeConfig, spawnServing } from "../../cli/serve/encoded-config.ts";
 import { followLines } from "../../cli/serve/log-lines.ts";
 import { openFileList, openFilesLimit } from "../../cli/serve/open-files.ts";
 import { homesFolder, uniqueKeyOf, workerdConfig } from "../../cli/serve/workerd.ts";
 import { ObjectStorage } from "./storage.ts";
-import { BUNDLE_VARIABLE, bundleInto, commandLine, freePort, untilReady, untilSilent, workerd } from "./tools.ts";
+import { BUNDLE_VARIABLE, bundleInto, commandLine, freePort, untilReady, untilSilent } from "./tools.ts";
 
 /**
  * The Worker on plain `workerd`, bundled as it is deployed and configured as `serve` does it, with its storage on disk.
@@ -58,10 +58,10 @@ export async function startWorkerd(
   // The transport of the test project (vitest.config.ts).
   const { VLLM_TRANSPORT } = process.env;
   const variables = { ...(VLLM_TRANSPORT && { VLLM_TRANSPORT }), ...given };
-  const command =
+  const start =
     through === "serve"
-      ? serveCommand(port, directory, storage, bundle)
-      : await workerdCommand(port, directory, storage, bundle, Object.keys(variables));
+      ? serveStart(port, directory, storage, bundle)
+      : await workerdStart(port, directory, storage, bundle, Object.keys(variables));
   const url = `http://127.0.0.1:${port}`;
   let child: ChildProcess | undefined;
   let logs = "";
@@ -80,11 +80,9 @@ export async function startWorkerd(
   };
   const restart = async () => {
     await kill();
-    const { program, args, environment } = command;
-    const env = { ...process.env, ...environment, ...variables };
-    const running = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"], env });
+    const running = start(variables);
     child = running;
-    for (const output of [running.stdout, running.stderr]) void followLines(output, "text", say);
+    for (const output of [running.stdout, running.stderr]) if (output) void followLines(output, "text", say);
     try {
       await untilReady(running, `${url}/health`);
     } catch (error) {
@@ -130,38 +128,34 @@ export async function startWorkerd(
   };
 }
 
-/** The start of a process. Its variables are in its environment. */
-interface Command {
-  program: string;
-  args: string[];
-  environment?: Record<string, string>;
-}
+/** Starts a process with variables in its environment. */
+type Start = (variables: Record<string, string>) => ChildProcess;
 
-async function workerdCommand(
+async function workerdStart(
   port: number,
   directory: string,
   storage: string,
   bundle: string,
   variables: string[],
-): Promise<Command> {
+): Promise<Start> {
   const configFile = join(directory, "workerd.config");
   const addresses = [`127.0.0.1:${port}`];
   const openFiles = { limit: openFilesLimit(), list: openFileList() };
   const options = { addresses, storage, bundle, variables, authorities: [], openFiles };
   mkdirSync(homesFolder(storage), { recursive: true });
   await encodeConfig(workerdConfig(options), configFile, { format: "text", say: console.error });
-  return { program: workerd, args: serveArguments(configFile) };
+  return (variables) => spawnServing(configFile, [], ["pipe", "pipe"], { env: { ...process.env, ...variables } });
 }
 
-function serveCommand(port: number, directory: string, storage: string, bundle: string): Command {
+function serveStart(port: number, directory: string, storage: string, bundle: string): Start {
   const [program, file] = commandLine();
-  return {
-    program,
-    args: [file, "serve"],
-    environment: {
-      ...{ PORT: String(port), STATE_DIRECTORY: storage, TMPDIR: directory, LOG_FORMAT: "text" },
-      [BUNDLE_VARIABLE]: bundle,
-    },
+  const own = {
+    ...{ PORT: String(port), STATE_DIRECTORY: storage, TMPDIR: directory, LOG_FORMAT: "text" },
+    [BUNDLE_VARIABLE]: bundle,
+  };
+  return (variables) => {
+    const env = { ...process.env, ...own, ...variables };
+    return spawn(program, [file, "serve"], { stdio: ["ignore", "pipe", "pipe"], env });
   };
 }
 
