@@ -29,3 +29,7 @@ export default {
     return IS_SERVED ? released(answer) : answer;
   },
 } satisfies ExportedHandler<RawEnv>;
+
+// Under `serve`: evaluating the modules has left garbage in a young generation that has grown with it (`cli/serve/workerd.ts`). A usual
+// collection would keep the emptied memory.
+globalThis.gc?.({ type: "major", flavor: "last-resort" });
