@@ -21,6 +21,7 @@ import { endHelper, modelServerLines, readChangedFile, readConfiguration } from 
 import { checkPlatform, version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
+import { keepHeapSmall, releaseGarbage } from "./own-memory.ts";
 import { serviceManager } from "./service-manager.ts";
 import { untilStopped } from "./signals.ts";
 import { Workers } from "./workers.ts";
@@ -37,6 +38,7 @@ const SECOND_LOOK_MS = 10_000;
  */
 export async function serve(environment: Environment): Promise<void> {
   checkPlatform();
+  keepHeapSmall();
   // A closed terminal ends its programs; elsewhere the signal requests a reload, also while the process starts.
   const stopping = untilStopped(process.stdin.isTTY ? ["SIGHUP"] : []);
   let wantsReload = false;
@@ -203,7 +205,9 @@ export async function serve(environment: Environment): Promise<void> {
     const tellModelServers = (lines: readonly ModelServerLine[]) => {
       for (const { level, line, fields } of lines) tell(level, line, fields);
     };
-    void modelServerLines(all).then(tellModelServers, () => {});
+    void modelServerLines(all)
+      .then(tellModelServers, () => {})
+      .then(releaseGarbage);
 
     await Promise.race([workers.failed, stopping.first]);
     manager.stopping();

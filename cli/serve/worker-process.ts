@@ -2,7 +2,6 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { TextVariables } from "../../src/config/index.ts";
@@ -318,7 +317,8 @@ async function makeBundle(directory: string, signal: AbortSignal): Promise<strin
 
 /** The port on which a process has begun to listen, which it writes to descriptor 3. */
 async function portOf(child: ChildProcess, ended: Promise<unknown>): Promise<number> {
-  const lines = createInterface({ input: child.stdio[3] as Readable });
+  // `serve` gives its sockets, and never loads it.
+  const lines = process.getBuiltinModule("node:readline").createInterface({ input: child.stdio[3] as Readable });
   const told = new Promise<number>((resolve) => {
     lines.on("line", (line) => {
       const { event, socket, port } = JSON.parse(line) as { event: string; socket?: string; port?: number };
