@@ -61,7 +61,7 @@ describe("the package", () => {
           "wrangler.toml",
         ],
         ...[
-          "worker/HASH-o200k_base.tiktoken.gz",
+          "worker/HASH-o200k_base.gz",
           "worker/HASH-cmaps.bin",
           "worker/index.js",
           "worker/no-file-formats.js",

@@ -1,5 +1,6 @@
-/// <reference path="./tiktoken.d.ts" />
+/// <reference path="./vocabulary.d.ts" />
 
+import type { Buffer } from "node:buffer";
 import { gunzipSync } from "node:zlib";
 import { LongWork, type Steps } from "@responses-edge/bounded-io/long-work";
 import { creatingTokenizer, type Tokenizer } from "@responses-edge/harmony";
@@ -15,10 +16,10 @@ let loading: Steps<Tokenizer> | undefined;
 export async function loadTokenizer(): Promise<Tokenizer> {
   if (tokenizer) return tokenizer;
   // A module of bytes (wrangler.toml). As JavaScript, its megabytes would be parsed at every start of the Worker.
-  const { default: packed } = await import("../../dist/o200k_base.tiktoken.gz");
+  const { default: packed } = await import("../../dist/o200k_base.gz");
   const work = new LongWork("");
   while (!tokenizer) {
-    loading ??= creatingTokenizer(gunzipSync(new Uint8Array(packed)));
+    loading ??= creatingTokenizer(tokensOf(gunzipSync(new Uint8Array(packed))));
     const { done, value } = loading.next();
     if (done) {
       tokenizer = value;
@@ -26,4 +27,13 @@ export async function loadTokenizer(): Promise<Tokenizer> {
     } else await work.spend(value);
   }
   return tokenizer;
+}
+
+/** The tokens of the vocabulary as `build.js` writes it: the length of each in a byte, and its bytes. */
+function* tokensOf(vocabulary: Buffer): Generator<string> {
+  for (let at = 0; at < vocabulary.length; ) {
+    const start = at + 1;
+    at = start + vocabulary.readUInt8(at);
+    yield vocabulary.toString("latin1", start, at);
+  }
 }

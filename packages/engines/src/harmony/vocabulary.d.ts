@@ -1,5 +1,5 @@
 /** Modules of bytes, by the rule in wrangler.toml. */
-declare module "*.tiktoken.gz" {
+declare module "*/o200k_base.gz" {
   const bytes: ArrayBuffer;
   export default bytes;
 }
