@@ -101,7 +101,11 @@ async function loadEncoder() {
     import("@jsquash/jpeg/codec/enc/mozjpeg_enc.wasm"),
   ]);
   if (!isReady) {
-    await init(module);
+    const hasLocation = "location" in globalThis;
+    const ready = init(module);
+    // It gives a Worker a `location` without an origin, which fails packages that read it when they are loaded (the MCP client's).
+    if (!hasLocation) Reflect.deleteProperty(globalThis, "location");
+    await ready;
     await encode(imageOf(new Uint8Array(4), 1, 1));
     isReady = true;
   }

@@ -21,6 +21,11 @@ it("a page's picture is a JPEG of the same bytes each time, and shows its text i
   expect(shown?.jpeg?.length).toBeGreaterThan(2 * (empty?.jpeg?.length ?? 0));
 });
 
+it("a picture leaves no `location` behind, by which other packages would fail to load", async () => {
+  expect(await lengths(textPdf(["Words"]), [1])).toEqual([[1, expect.any(Number)]]);
+  expect("location" in globalThis).toBe(false);
+});
+
 it("a page that is not there, or whose file is damaged, has none, and the pages after it have theirs", async () => {
   expect(await lengths(textPdf(["One", "Two"]), [3, 2])).toEqual([
     [3, null],
