@@ -60,12 +60,7 @@ describe("the package", () => {
           "sbom.cdx.json",
           "wrangler.toml",
         ],
-        ...[
-          "worker/HASH-o200k_base.gz",
-          "worker/HASH-cmaps.bin",
-          "worker/index.js",
-          "worker/no-file-formats.js",
-        ],
+        ...["worker/HASH-o200k_base.gz", "worker/HASH-cmaps.bin", "worker/index.js", "worker/no-file-formats.js"],
       ]),
     );
     expect(names.filter((name) => /\.(ts|map)$/.test(name))).toEqual([]);
