@@ -82,7 +82,8 @@ async function connectionsAt({ pid, host, port }: Listener): Promise<Connection[
  */
 export async function closedPeers(listener: Listener): Promise<string[]> {
   const connections = (await connectionsAt(listener)) ?? [];
-  return connections.filter(({ state }) => state === CLOSE_WAIT).map(({ remote }) => peerOf(remote));
+  const closed = connections.filter(({ state }) => state === CLOSE_WAIT);
+  return [...new Set(closed.map(({ remote }) => peerOf(remote)))];
 }
 
 /** So many looks at the same sockets later the connections are counted anew: one that was reset is in no table any more. */
@@ -108,8 +109,9 @@ export function connectionCounter(listener: Listener): () => Promise<number | un
     if (count > 0 && seen === counted && looks < LOOKS_PER_COUNT) return count;
     const connections = await connectionsAt(listener);
     if (!connections) return undefined;
-    const own = new Set(sockets);
-    count = connections.filter(({ inode }) => own.has(`socket:[${inode}]`)).length;
+    // Such a table may also have a connection twice.
+    const listed = new Set(connections.map(({ inode }) => `socket:[${inode}]`));
+    count = [...new Set(sockets)].filter((socket) => listed.has(socket)).length;
     counted = seen;
     looks = 0;
     return count;
