@@ -23,8 +23,9 @@ interface Listener {
   port: number;
 }
 
-/** Bytes of a table that are read at once. The system gives four thousand at most. */
+/** Bytes of a table that are read at once, many times what a line has. The system gives four thousand at most. */
 const PIECE = 8 * 1024;
+const LINE_BREAK = 0x0a;
 
 /**
  * The lines of a table of the system that have a text, in ASCII. Only they become strings: the table of a busy machine has megabytes,
@@ -35,27 +36,23 @@ const PIECE = 8 * 1024;
 async function linesWith(path: string, text: string): Promise<string[]> {
   await using file = await open(path);
   const lines: string[] = [];
-  let piece = Buffer.alloc(PIECE);
-  let length = 0;
+  const piece = Buffer.alloc(PIECE);
+  /** The bytes of a line that has begun. */
+  let rest = 0;
   for (;;) {
-    const { bytesRead } = await file.read(piece, length, piece.length - length);
-    length += bytesRead;
-    const end = piece.subarray(0, length).lastIndexOf(LINE_BREAK) + 1;
-    const whole = piece.subarray(0, bytesRead > 0 ? end : length);
-    for (let at = whole.indexOf(text); at !== -1; ) {
-      const next = whole.indexOf(LINE_BREAK, at);
-      const lineEnd = next === -1 ? whole.length : next;
-      lines.push(whole.toString("latin1", whole.lastIndexOf(LINE_BREAK, at) + 1, lineEnd));
-      at = whole.indexOf(text, lineEnd);
-    }
+    const { bytesRead } = await file.read(piece, rest, PIECE - rest);
     if (bytesRead === 0) return lines;
-    piece.copy(piece, 0, whole.length, length);
-    length -= whole.length;
-    if (length === piece.length) piece = Buffer.concat([piece, Buffer.alloc(PIECE)]);
+    const read = piece.subarray(0, rest + bytesRead);
+    const whole = read.subarray(0, read.lastIndexOf(LINE_BREAK) + 1);
+    for (let at = whole.indexOf(text); at !== -1; ) {
+      const end = whole.indexOf(LINE_BREAK, at);
+      lines.push(whole.toString("latin1", whole.lastIndexOf(LINE_BREAK, at) + 1, end));
+      at = whole.indexOf(text, end);
+    }
+    rest = read.length - whole.length;
+    read.copy(piece, 0, whole.length);
   }
 }
-
-const LINE_BREAK = 0x0a;
 
 /** The connections at this port in the network of a process; undefined where the system does not list them. */
 async function connectionsAt({ pid, host, port }: Listener): Promise<Connection[] | undefined> {
