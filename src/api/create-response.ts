@@ -10,7 +10,6 @@ import type { Settle } from "@responses-edge/turn/turn";
 import { assembleTurn, type TurnHost, type TurnSpec } from "../assembly/assemble-turn.ts";
 import type { AgentRuns } from "../contract/agent-runs.ts";
 import { agentRuns } from "../store/home/agent-runs.ts";
-import { readHistory } from "../store/home/history.ts";
 import { endUserOf } from "../store/limits/allowances.ts";
 import { processState } from "../store/objects/process-state.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/objects/rpc.ts";
@@ -242,7 +241,7 @@ async function enterConversation(creation: Creation, id: string): Promise<ReadHi
   const enter = () => homes.enterConversation({ id, home: address.home }, token, config.conversationLockWaitMs);
   const entered = await inQueue(creation, token, enter);
   scope.enter(entered);
-  return { ...readHistory(entered.history), token };
+  return { ...entered.history, token };
 }
 
 interface Keeping {

@@ -90,6 +90,12 @@ async function again<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
+/** Removes the first item of a conversation. */
+async function removeFirstItem(items: string): Promise<void> {
+  const { data } = await again(() => ask<{ data: { id: string }[] }>(`${items}?order=asc&limit=1`));
+  await again(() => fetchAnew(`${items}/${data[0]?.id}`, { method: "DELETE" }));
+}
+
 /** Creates responses until one has an id as wanted. */
 async function createUntil(served: Served, wanted: (id: string) => boolean): Promise<Told> {
   for (;;) {
@@ -230,6 +236,18 @@ describe("workers", () => {
       expect(kept.timing.items).toHaveLength(1);
     }
 
+    const turns = continuing.slice(roots.length);
+    for (const [index, { id: conversation }] of conversations.entries()) {
+      const turn = turns[index];
+      if (!turn || !(turn.isWhole || live.includes(turn))) continue;
+      let seen = turn.isWhole ? ["Go on.", expected] : [];
+      for (const input of [unique("And then?"), unique("And after that?")]) {
+        const told = await createAt(served, { input, conversation });
+        expect(promptsFor({ vllm }, input).map(({ texts }) => texts)).toEqual([[...seen, input]]);
+        seen = [...seen, input, textOf(told)];
+      }
+    }
+
     const cutOff = readers.filter((reader) => !hasEnded(reader));
     expect(cutOff.length).toBeGreaterThan(0);
     for (const reader of cutOff) {
@@ -266,7 +284,9 @@ describe("workers", () => {
           const seen = before?.texts ?? [];
           expect(promptsFor({ vllm }, input).map(({ texts }) => texts)).toEqual([[...seen, input]]);
           expect(textOf(told)).toBe(`You said: ${input}`);
-          turns.push({ id: told.id, texts: [...seen, input, textOf(told)] });
+          const isCut = number === 2 && conversation !== undefined;
+          if (isCut) await removeFirstItem(`${served.url}/v1/conversations/${conversation}/items`);
+          turns.push({ id: told.id, texts: [...seen, input, textOf(told)].slice(isCut ? 1 : 0) });
         }
         if (conversation) continue;
         await again(() => fetchAnew(`${served.url}/v1/responses/${turns[1]?.id}`, { method: "DELETE" }));

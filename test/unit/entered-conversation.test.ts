@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { EnteredConversation, type Entry } from "../../src/store/home/entered-conversation.ts";
+import { readHistory } from "../../src/store/home/history.ts";
 
 /** A foreground turn's hold of its conversation, as its Worker has it, when the home's process ends. */
 
@@ -10,7 +11,7 @@ function newEntry(history = HISTORY): { entry: Entry; home: WebSocket } {
   const { 0: socket, 1: home } = new WebSocketPair();
   socket.accept();
   home.accept();
-  return { entry: { socket, history }, home };
+  return { entry: { socket, history, values: () => readHistory(history) }, home };
 }
 
 /** A conversation that is entered again; `admit` ends that. */

@@ -432,7 +432,8 @@ describe("the lease of a conversation", () => {
   });
 
   it("is released when the storage fails at the entry", async () => {
-    const { stub, id, enter } = await newConversation();
+    // Its memory has no history of that length.
+    const { stub, id, enter } = await newConversation("x".repeat(2 * 1024 * 1024));
     await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
       sql.exec("ALTER TABLE turns RENAME TO hidden");
       await expect(home.fetch(new Request(`http://home/conversation?id=${id}&ticket=first&wait=0`))).rejects.toThrow();

@@ -1,10 +1,13 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { newTurnAddress } from "@responses-edge/responses-api/ids";
+import { conversationId, newTurnAddress } from "@responses-edge/responses-api/ids";
+import { itemId } from "@responses-edge/responses-api/items/registry";
 import { expect, it } from "vitest";
-import { EMPTY_HISTORY, readHistory } from "../../src/store/home/history.ts";
+import { receiveHistory } from "../../src/store/home/conversation-lock.ts";
+import { EMPTY_HISTORY, type KnownHistory, readHistory } from "../../src/store/home/history.ts";
 import type { Home } from "../../src/store/home/home.ts";
 import type { ForegroundTurn } from "../../src/store/home/settlement.ts";
+import { homeUrl } from "../../src/store/objects/rpc.ts";
 
 /** The histories in a home's memory, which a Worker of its process reads without a call. */
 
@@ -93,6 +96,36 @@ it("stay there for the responses of many trees from which branches begin again a
       }
     }
   }));
+
+it("are those of a conversation, too: a Worker that knows the last state is sent nothing, and each other one all", () => {
+  const address = newTurnAddress();
+  const id = conversationId(address);
+  return runInDurableObject(env.HOME.getByName(`tenant:${address.home}`), async (home: Home) => {
+    const turn = async (known: KnownHistory | undefined, text: string) => {
+      const url = homeUrl({ kind: "conversation", id, ticket: text, waitMs: 0, ...(known && { known: known.id }) });
+      const { webSocket } = await home.fetch(new Request(url, { headers: { upgrade: "websocket" } }));
+      const history = webSocket ? await receiveHistory(webSocket) : "refused";
+      await home.settle({ ...turnOf(text), lease: { token: text, joins: true } });
+      return history;
+    };
+    const idsOf = (history: KnownHistory | undefined) => history?.values().history.map(({ id }) => id);
+    const first = itemId("message", address, "input", 0);
+    await home.createConversation(id, address.turn, {}, JSON.stringify([{ type: "message", id: first }]));
+    const one = home.chains.conversation.latest;
+    expect(idsOf(one)).toEqual([first]);
+    expect(await turn(one, "a")).toBeUndefined();
+    const two = home.chains.conversation.latest;
+    expect(idsOf(two)).toEqual([first, "in a", "out a"]);
+    expect(two?.values().history[0]).toBe(one?.values().history[0]);
+    for (const known of [one, undefined]) {
+      const before = home.chains.conversation.latest?.texts;
+      expect(await turn(known, `with ${known?.id}`)).toEqual(before);
+    }
+    await home.deleteConversationItem(id, first, "removal", 0);
+    const left = home.chains.conversation.latest?.texts.items.replace(`{"type":"message","id":"${first}"},`, "");
+    expect(await turn(home.chains.conversation.latest, "after the removal")).toMatchObject({ items: left });
+  });
+});
 
 it("do not exceed the memory for chains", () =>
   withChain({ a: "x".repeat(500_000) }, async (home) => {

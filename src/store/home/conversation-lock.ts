@@ -2,7 +2,7 @@ import { tooManyInProgress } from "@responses-edge/responses-api/errors";
 import type { ObjectLoad } from "../limits/permits.ts";
 import { waiting } from "../objects/ownership.ts";
 import { toPieces } from "../objects/row-pieces.ts";
-import type { History } from "./history.ts";
+import type { History, KnownHistory } from "./history.ts";
 
 /**
  * The lock of a conversation lets one caller at a time take a turn in it: first come, first served.
@@ -126,6 +126,9 @@ export interface HeldLease {
   base: number;
 }
 
+/** Sent for a history that the Worker has. */
+const NOTHING_NEW: History = { items: "", messages: "" };
+
 /** Most UTF-16 units of a message: at most 12 MiB of UTF-8. A message may have 32 MiB. */
 const MESSAGE_LENGTH = 4 * 1024 * 1024;
 
@@ -138,11 +141,13 @@ export class LeaseSockets {
     this.#state = state;
   }
 
-  /** Admits a turn's Worker: 101, with its end of the socket. */
-  open({ ticket, base }: HeldLease, { items, messages }: History): Response {
+  /** Admits a turn's Worker: 101, with its end of the socket. `known`: the id of the history that the Worker has. */
+  open({ ticket, base }: HeldLease, history: KnownHistory, known: string | undefined): Response {
     const { 0: client, 1: socket } = new WebSocketPair();
     this.#state.acceptWebSocket(socket, [ticket]);
     socket.serializeAttachment(base);
+    const isKnown = known !== undefined && known === history.id;
+    const { items, messages } = isKnown ? NOTHING_NEW : history.texts;
     for (const piece of toPieces(`${items}\n${messages}\n`, MESSAGE_LENGTH)) socket.send(piece);
     return new Response(null, { status: 101, webSocket: client });
   }
@@ -176,9 +181,9 @@ export class LeaseSockets {
   }
 }
 
-/** The history that a Worker receives on its end of a socket. Rejects if the socket ends first. */
-export function receiveHistory(socket: WebSocket): Promise<History> {
-  const { promise, resolve, reject } = Promise.withResolvers<History>();
+/** The history that a Worker receives on its end of a socket; undefined if it has it. Rejects if the socket ends first. */
+export function receiveHistory(socket: WebSocket): Promise<History | undefined> {
+  const { promise, resolve, reject } = Promise.withResolvers<History | undefined>();
   let text = "";
   let lines = 0;
   socket.addEventListener("message", ({ data }) => {
@@ -188,7 +193,7 @@ export function receiveHistory(socket: WebSocket): Promise<History> {
     if (lines < 2) return;
     // JSON texts have no line breaks.
     const [items = "", messages = ""] = text.split("\n");
-    resolve({ items, messages });
+    resolve(items === NOTHING_NEW.items ? undefined : { items, messages });
   });
   const lost = () => reject(new Error("The conversation's home has ended the socket."));
   socket.addEventListener("close", lost);

@@ -1,7 +1,7 @@
 import { conversationLocked, conversationNotFound } from "@responses-edge/responses-api/errors";
 import { parseItemId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import { type Result, refusalOf, refused } from "../objects/rpc.ts";
+import { type HomeRequest, type Result, refusalOf, refused } from "../objects/rpc.ts";
 import { type ConversationLock, type HeldLease, type Lease, type LeaseSockets, RESUMED } from "./conversation-lock.ts";
 import { conversationHistory } from "./history-reader.ts";
 import type { Conversation, HomeRows } from "./home-rows.ts";
@@ -55,13 +55,13 @@ export class ConversationTurns {
    * Waits for the conversation. Gives the answer to the Worker of a foreground turn, with the socket that holds the
    * conversation and sends its history.
    */
-  async enter(id: string, ticket: string, waitMs: number): Promise<Result<Response>> {
+  async enter({ id, ticket, waitMs, known }: HomeRequest & { kind: "conversation" }): Promise<Result<Response>> {
     if (!this.#rows.conversations.get(id)) return refused(conversationNotFound(id));
     try {
       // It has entered in another process.
       const held = this.held();
       if (held?.ticket === ticket) {
-        return { ok: true, value: this.#sockets.open(held, conversationHistory(this.#rows, held.base)) };
+        return { ok: true, value: this.#sockets.open(held, conversationHistory(this.#rows, held.base), known) };
       }
       using scope = new DisposableStack();
       const lease = scope.use(await this.acquire(ticket, waitMs));
@@ -69,7 +69,7 @@ export class ConversationTurns {
       // Deleted while this turn waited.
       if (!this.#rows.conversations.get(id)) throw conversationNotFound(id);
       const base = this.#rows.turns.lastPosition();
-      const answer = this.#sockets.open({ ticket, base }, conversationHistory(this.#rows, base));
+      const answer = this.#sockets.open({ ticket, base }, conversationHistory(this.#rows, base), known);
       this.#entered = { ticket, base, lease };
       scope.move();
       return { ok: true, value: answer };

@@ -1,7 +1,7 @@
 import { waitUntil } from "cloudflare:workers";
 import { ApiError, conversationLocked } from "@responses-edge/responses-api/errors";
 import type { Result } from "../objects/rpc.ts";
-import type { History } from "./history.ts";
+import type { History, ReadHistory } from "./history.ts";
 
 /** How often a served process tries to enter a conversation whose process is ending, and its pauses. Milliseconds. */
 const MAX_TRIES = 50;
@@ -11,6 +11,8 @@ const RETRY_MS = 200;
 export interface Entry {
   socket: WebSocket;
   history: History;
+  /** Its values. They may be frozen. */
+  values: () => ReadHistory;
 }
 
 /**
@@ -19,6 +21,7 @@ export interface Entry {
  */
 export class EnteredConversation {
   readonly history: History;
+  readonly values: () => ReadHistory;
   readonly #enter: () => Promise<Entry>;
   /** Undefined while it is entered again. */
   #socket: WebSocket | undefined;
@@ -26,10 +29,11 @@ export class EnteredConversation {
   #again: Promise<boolean> | undefined;
   #isReleased = false;
 
-  private constructor({ socket, history }: Entry, enter: () => Promise<Entry>, isServed: boolean) {
+  private constructor({ socket, history, values }: Entry, enter: () => Promise<Entry>, isServed: boolean) {
     this.#enter = enter;
     this.#socket = socket;
     this.history = history;
+    this.values = values;
     if (isServed) this.#keep(socket);
   }
 

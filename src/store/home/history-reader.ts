@@ -1,6 +1,6 @@
 import { ApiError, previousResponseNotFound, type Uncontinuable } from "@responses-edge/responses-api/errors";
 import { MAX_HISTORY_LENGTH, MAX_READ_LENGTH } from "../objects/rpc.ts";
-import { concatArrays, EMPTY_HISTORY, type History, historyTooLong } from "./history.ts";
+import { concatArrays, EMPTY_HISTORY, type History, historyTooLong, type KnownHistory } from "./history.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { RunSpec } from "./run-store.ts";
 
@@ -55,8 +55,10 @@ export function snapshot(rows: HomeRows, previous: string | null, references: re
 }
 
 /** The history of the conversation up to a position. Throws the 400 when it is too long. */
-export function conversationHistory(rows: HomeRows, upTo: number): History {
-  return checked(rows.items.history(upTo));
+export function conversationHistory(rows: HomeRows, upTo: number): KnownHistory {
+  const history = rows.items.history(upTo);
+  if (history.length > MAX_HISTORY_LENGTH) throw historyTooLong();
+  return history;
 }
 
 /**
@@ -66,9 +68,9 @@ export function conversationHistory(rows: HomeRows, upTo: number): History {
 export function historyOfRun(rows: HomeRows, spec: RunSpec): { history: History; base: number | null } {
   if (spec.inConversation) {
     const base = rows.turns.lastPosition();
-    return { history: conversationHistory(rows, base), base };
+    return { history: conversationHistory(rows, base).texts, base };
   }
-  if (spec.base != null) return { history: conversationHistory(rows, spec.base), base: spec.base };
+  if (spec.base != null) return { history: conversationHistory(rows, spec.base).texts, base: spec.base };
   if (spec.parent === null) return { history: EMPTY_HISTORY, base: null };
   const history = responseHistory(rows, spec.parent, spec.agent !== undefined);
   if (history === undefined) {
@@ -93,7 +95,7 @@ function responseHistory(rows: HomeRows, previous: string, ofTask = false): Hist
   if (found === undefined || (!ofTask && rows.isUnstored(previous))) return undefined;
   const { base, history } = found;
   if (base === null) return checked(history);
-  const before = rows.items.history(base);
+  const before = rows.items.history(base).texts;
   const items = concatArrays([before.items, history.items]);
   return checked({ items, messages: concatArrays([before.messages, history.messages]) });
 }

@@ -26,9 +26,10 @@ import { otherWorkerOf, type Stub } from "../objects/objects.ts";
 import { insufficientStorage, processState } from "../objects/process-state.ts";
 import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "../objects/rpc.ts";
 import { IS_SERVED } from "../objects/workers.ts";
+import type { Chains } from "./chains.ts";
 import { receiveHistory } from "./conversation-lock.ts";
 import { EnteredConversation } from "./entered-conversation.ts";
-import { type Chains, type History, historyTooLong, readHistory } from "./history.ts";
+import { historyTooLong, type ReadHistory, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
 import type { ForegroundTurn, TurnToSettle } from "./settlement.ts";
 import { settleInTurn } from "./settlement-queue.ts";
@@ -69,15 +70,19 @@ export class HomeClient implements PastSource {
     { id, home }: { id: string; home: string },
     ticket: string,
     waitMs: number,
-  ): Promise<{ history: History; release(): void }> {
+  ): Promise<{ history: ReadHistory; release(): void }> {
     const enter = async () => {
-      const url = homeUrl({ kind: "conversation", id, ticket, waitMs });
+      const known = this.#chainsOf(home)?.conversation.latest;
+      const url = homeUrl({ kind: "conversation", id, ticket, waitMs, ...(known && { known: known.id }) });
       const headers = { upgrade: "websocket" };
       const response = await this.ask(home, null, (stub) => stub.fetch(url, { headers }));
       if (!response) throw conversationNotFound(id);
       const { webSocket: socket } = response;
       if (!socket) throw new ApiError(await response.json());
-      return { socket, history: await receiveHistory(socket) };
+      const history = await receiveHistory(socket);
+      if (history) return { socket, history, values: () => readHistory(history) };
+      if (!known) throw new Error("The conversation's home has sent no history.");
+      return { socket, history: known.texts, values: () => known.values() };
     };
     const entered = await EnteredConversation.by(enter, IS_SERVED);
     this.#entered.set(ticket, entered);
@@ -85,7 +90,7 @@ export class HomeClient implements PastSource {
       this.#entered.delete(ticket);
       entered.release();
     };
-    return { history: entered.history, release };
+    return { history: entered.values(), release };
   }
 
   /** The object that remembers an idempotency key. */

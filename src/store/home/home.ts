@@ -8,11 +8,12 @@ import { tenantConversations, tenantRuns } from "../limits/permits.ts";
 import { OwnedObject } from "../objects/owned-object.ts";
 import { type HomeRequest, type Result, readHomeUrl, refusalOf, refused } from "../objects/rpc.ts";
 import { type CarriedHome, carriedOf, restoreCarried } from "./carried-home.ts";
+import type { Chains } from "./chains.ts";
 import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
 import { ConversationTurns } from "./conversation-turns.ts";
 import { answerEvents, ReaderCount } from "./event-reader.ts";
 import { forkRun } from "./forked-runs.ts";
-import type { Chains, History } from "./history.ts";
+import type { History } from "./history.ts";
 import { conversationHistory, historyOfRun, type ItemKey, type Snapshot, snapshot } from "./history-reader.ts";
 import { type ImportAnswer, type ImportPart, importPart } from "./home-import.ts";
 import { exportLines } from "./home-lines.ts";
@@ -34,7 +35,7 @@ import type { StoredResponse } from "./stored-response.ts";
  * Reading never creates a table.
  */
 export class Home extends OwnedObject {
-  /** The histories in its memory. The Worker reads those that answers have told of. */
+  /** The histories in its memory. The Worker reads those that its answers have told of. */
   readonly chains: Chains;
   readonly #rows: HomeRows;
   readonly #conversation: ConversationTurns;
@@ -272,7 +273,7 @@ export class Home extends OwnedObject {
   conversationHistory(id: string): Result<History> | null {
     if (!this.#rows.conversations.get(id)) return null;
     try {
-      return { ok: true, value: conversationHistory(this.#rows, this.#rows.turns.lastPosition()) };
+      return { ok: true, value: conversationHistory(this.#rows, this.#rows.turns.lastPosition()).texts };
     } catch (error) {
       return refusalOf(error);
     }
@@ -329,9 +330,9 @@ export class Home extends OwnedObject {
    * Waits for the conversation. Answers 101 with a WebSocket that sends the history (`receiveHistory`); while it is
    * open, a turn may be settled under the ticket. Any other status comes with the error's fields.
    */
-  async #enterConversation({ id, ticket, waitMs }: HomeRequest & { kind: "conversation" }): Promise<Response> {
+  async #enterConversation(asked: HomeRequest & { kind: "conversation" }): Promise<Response> {
     this.#runs.resumeRuns();
-    const entered = await this.#conversation.enter(id, ticket, waitMs);
+    const entered = await this.#conversation.enter(asked);
     this.setHibernating(this.#conversation.isEntered);
     return entered.ok ? entered.value : Response.json(entered.error, { status: entered.error.status });
   }

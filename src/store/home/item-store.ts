@@ -2,7 +2,7 @@ import { type ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { parseItemId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { MAX_PAGE_LENGTH } from "../objects/rpc.ts";
-import { concatArrays, type History } from "./history.ts";
+import { concatArrays, KnownHistory } from "./history.ts";
 import type { Tables } from "./tables.ts";
 import type { TurnStore } from "./turn-store.ts";
 
@@ -95,13 +95,13 @@ export class ItemStore {
   }
 
   /** The conversation up to a position, without removed items. */
-  history(upTo: number): History {
+  history(upTo: number): KnownHistory {
     const history = this.#turns.conversationHistory(upTo);
     const deleted = this.takenOut();
     if (deleted.size === 0) return history;
-    const items = JSON.parse(history.items) as Item[];
-    const left = items.filter((item) => item.id === undefined || !deleted.has(item.id));
-    return { items: JSON.stringify(left), messages: history.messages };
+    const { items, messages } = history.texts;
+    const left = (JSON.parse(items) as Item[]).filter(({ id }) => id === undefined || !deleted.has(id));
+    return KnownHistory.of({ items: JSON.stringify(left), messages });
   }
 
   /**

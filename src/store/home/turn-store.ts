@@ -1,15 +1,7 @@
 import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "../objects/row-pieces.ts";
 import { MAX_READ_LENGTH } from "../objects/rpc.ts";
-import {
-  type ChainedTurn,
-  Chains,
-  concatArrays,
-  type History,
-  historyOf,
-  historyTooLong,
-  readText,
-} from "./history.ts";
-import { KnownConversation } from "./known-conversation.ts";
+import { type ChainedTurn, Chains, readText } from "./chains.ts";
+import { concatArrays, type History, historyTooLong, type KnownHistory } from "./history.ts";
 import { fromStoredHead, toStoredHead } from "./response-head.ts";
 import type { StoredResponse } from "./stored-response.ts";
 import type { Tables } from "./tables.ts";
@@ -66,7 +58,6 @@ export class TurnStore {
   readonly #oldest: () => number;
   readonly chains: Chains;
   #removals = 0;
-  readonly #conversation = new KnownConversation();
 
   /** `oldest` gives a creation time, Unix milliseconds: turns that were created then or earlier have expired. */
   constructor(tables: Tables, oldest: () => number) {
@@ -109,7 +100,6 @@ export class TurnStore {
       if (rowsWritten === 0) return 0;
     }
     this.chains.add(turn);
-    if (turn.position !== null) this.#conversation.add(turn, turn.position);
     return parts;
   }
 
@@ -261,13 +251,12 @@ export class TurnStore {
   history(previous: string): ResponseHistory | undefined {
     const chain = this.chains.of(previous);
     if (!chain || chain.createdAt <= this.#oldest()) return undefined;
-    return { base: chain.base, history: historyOf(chain) };
+    return { base: chain.base, history: chain.history.texts };
   }
 
   /** To be called when a transaction was rolled back. */
   forget(): void {
-    this.chains.clear();
-    this.#conversation.forget();
+    this.chains.forget();
     this.#removals += 1;
   }
 
@@ -280,8 +269,8 @@ export class TurnStore {
    * The items of the conversation's turns up to a position, oldest first, including items that were removed since.
    * Throws the 400 of a conversation that is too long.
    */
-  conversationHistory(upTo: number): History {
-    return this.#conversation.history(upTo, () => {
+  conversationHistory(upTo: number): KnownHistory {
+    return this.chains.conversation.history(upTo, () => {
       const rows = this.#tables.each<PartRow>(
         "turns",
         `SELECT turn, input, output, messages FROM turns
@@ -307,7 +296,7 @@ export class TurnStore {
 
   /** The last position of the conversation; 0 if it is empty. */
   lastPosition(): number {
-    return this.#conversation.lastPosition(() => {
+    return this.chains.conversation.lastPosition(() => {
       const last = "SELECT MAX(position) AS last FROM turns";
       return this.#tables.rows<{ last: number | null }>("turns", last)[0]?.last ?? 0;
     });

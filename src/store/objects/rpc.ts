@@ -27,8 +27,8 @@ export type HomeRequest =
   | { kind: "events"; turn: string; after: number; obfuscation: boolean; timing: boolean }
   /** Everything that the home stores, or a turn with those that it continues, as JSON lines (`home-lines.ts`). */
   | { kind: "export"; turn?: string }
-  /** Enters the conversation: waits for it, at most `waitMs`. */
-  | { kind: "conversation"; id: string; ticket: string; waitMs: number };
+  /** Enters the conversation: waits for it, at most `waitMs`. `known`: the id of the history that the Worker has (`KnownHistory`). */
+  | { kind: "conversation"; id: string; ticket: string; waitMs: number; known?: string };
 
 /** The URL of a question to a home. Instances of other versions read it, too. */
 export function homeUrl(request: HomeRequest): string {
@@ -49,7 +49,12 @@ function parametersOf(request: HomeRequest): Record<string, string> {
     case "export":
       return { ...(request.turn !== undefined && { turn: request.turn }) };
     case "conversation":
-      return { id: request.id, ticket: request.ticket, wait: String(request.waitMs) };
+      return {
+        id: request.id,
+        ticket: request.ticket,
+        wait: String(request.waitMs),
+        ...(request.known !== undefined && { known: request.known }),
+      };
   }
 }
 
@@ -66,7 +71,10 @@ export function readHomeUrl(url: string): HomeRequest | undefined {
     case "/export":
       return { kind: "export", ...(searchParams.has("turn") && { turn: text("turn") }) };
     case "/conversation":
-      return { kind: "conversation", id: text("id"), ticket: text("ticket"), waitMs: Number(text("wait")) };
+      return {
+        ...{ kind: "conversation", id: text("id"), ticket: text("ticket"), waitMs: Number(text("wait")) },
+        ...(searchParams.has("known") && { known: text("known") }),
+      };
     default:
       return undefined;
   }
