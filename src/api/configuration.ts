@@ -17,15 +17,16 @@ export const changeConfigurationBody = z.strictObject({
 });
 
 /** The configuration as it is shown. */
-export const shownConfiguration = z.object({
-  object: z.literal("configuration"),
-  version: z.int().min(0).describe("Grows with each change of an administrator."),
-  values: z
-    .looseObject({})
-    .describe("The present configuration, in the form of the configuration file. Secrets are `****`."),
-  sources: z.record(z.string(), z.array(z.enum(["environment", "file", "administrators"]))),
-  overrides: z.looseObject({}).describe("What administrators have changed."),
-});
+export const shownConfiguration = () =>
+  z.object({
+    object: z.literal("configuration"),
+    version: z.int().min(0).describe("Grows with each change of an administrator."),
+    values: z
+      .looseObject({})
+      .describe("The present configuration, in the form of the configuration file. Secrets are `****`."),
+    sources: z.record(z.string(), z.array(z.enum(["environment", "file", "administrators"]))),
+    overrides: z.looseObject({}).describe("What administrators have changed."),
+  });
 
 /** The administrator, and the environment whose configuration it is. */
 export interface ConfigurationAccess {

@@ -18,6 +18,12 @@ const wholeNumber = z
   .transform(Number);
 
 const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
+const optionalTime = time.optional();
+const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
+const order = z.enum(["asc", "desc"]).default("desc");
+const id = z.string().min(1).max(MAX_ID_LENGTH).optional();
+const after = z.string().max(MAX_ID_LENGTH).optional();
+const tenant = z.string().max(64).optional();
 
 /** The query of an endpoint that takes only `include`. */
 export const includeQuery = z.object({ include: includeValues });
@@ -36,17 +42,17 @@ export const modelsQuery = z.object({ client_version: z.string().max(64).optiona
 export const pageQuery = z
   .object({
     include: includeValues,
-    limit: wholeNumber.pipe(z.int().min(1).max(100)).default(20),
-    order: z.enum(["asc", "desc"]).default("desc"),
-    after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+    limit,
+    order,
+    after: id,
   })
   .transform(({ include, limit, order, after }) => ({ include, limit, order, after }));
 
 const storesPage = z.object({
-  limit: wholeNumber.pipe(z.int().min(1).max(100)).default(20),
-  order: z.enum(["asc", "desc"]).default("desc"),
-  after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
-  before: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  limit,
+  order,
+  after: id,
+  before: id,
 });
 
 /** The query of the list of vector stores. */
@@ -72,18 +78,18 @@ const name = z.string().min(1).max(512);
 
 /** The query of the list of responses. */
 export const responsesQuery = z.object({
-  limit: wholeNumber.pipe(z.int().min(1).max(100)).default(20),
-  order: z.enum(["asc", "desc"]).default("desc"),
-  after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  limit,
+  order,
+  after: id,
   group_by: z.enum(["tree"]).optional(),
-  id: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  id,
   model: name.optional(),
   status: z.enum(["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]).optional(),
-  conversation: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  conversation: id,
   metadata: metadata.optional(),
   query: name.optional(),
-  "created_at[gte]": time.optional(),
-  "created_at[lt]": time.optional(),
+  "created_at[gte]": optionalTime,
+  "created_at[lt]": optionalTime,
 });
 
 /** The query of a tree. */
@@ -97,12 +103,11 @@ export const filesQuery = z
   .object({
     purpose: z.string().max(64).optional(),
     limit: wholeNumber.pipe(z.int().min(1).max(MAX_FILES)).default(MAX_FILES),
-    order: z.enum(["asc", "desc"]).default("desc"),
-    after: z.string().max(MAX_ID_LENGTH).optional(),
+    order,
+    after,
   })
   .transform(({ after, ...query }) => ({ ...query, ...(after !== undefined && { after: parseFileId(after) ?? "" }) }));
 
-const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
 /** A list in any of the forms that queries use: repeated, with `[]`, or separated by commas. */
 const nameList = z.array(z.string().max(512)).max(200);
 const names = describedAs(
@@ -111,16 +116,16 @@ const names = describedAs(
 );
 
 export const keysQuery = z.object({
-  tenant: z.string().max(64).optional(),
+  tenant,
   limit,
-  after: z.string().max(MAX_ID_LENGTH).optional(),
+  after,
 });
 
 /** The query of an endpoint that shows an administrator something of a tenant. */
-export const tenantQuery = z.object({ tenant: z.string().max(64).optional() });
+export const tenantQuery = z.object({ tenant });
 
 /** The query of a tenant's webhook endpoints, and of what was delivered to one. */
-export const endpointsQuery = z.object({ limit, after: z.string().max(MAX_ID_LENGTH).optional() });
+export const endpointsQuery = z.object({ limit, after });
 
 /** Most homes of one export or erasure; each is an object that is asked. */
 export const MAX_HOMES = 200;
@@ -128,36 +133,36 @@ export const MAX_HOMES = 200;
 /** The query of an endpoint that visits the homes of a tenant. */
 export const homesQuery = z.object({
   limit: wholeNumber.pipe(z.int().min(1).max(MAX_HOMES)).default(MAX_HOMES),
-  after: z.string().max(MAX_ID_LENGTH).optional(),
+  after,
 });
 
 export const auditQuery = z.object({
   limit,
-  after: z.string().max(MAX_ID_LENGTH).optional(),
+  after,
   project_ids: names,
   event_types: names,
-  "effective_at[gte]": time.optional(),
-  "effective_at[lt]": time.optional(),
+  "effective_at[gte]": optionalTime,
+  "effective_at[lt]": optionalTime,
 });
 
 /** The query of the log of requests. */
 export const requestsQuery = z.object({
   limit,
   after: z.string().min(1).max(512).optional(),
-  tenant: z.string().max(64).optional(),
+  tenant,
   api_key_id: name.optional(),
   model: name.optional(),
   server: name.optional(),
   status: z.enum([...REQUEST_STATUSES, "error"]).optional(),
   min_duration_ms: wholeNumber.pipe(z.int().min(0)).optional(),
-  "created_at[gte]": time.optional(),
-  "created_at[lt]": time.optional(),
+  "created_at[gte]": optionalTime,
+  "created_at[lt]": optionalTime,
 });
 
 /** The query of the overview. */
 export const overviewQuery = z.object({
   start_time: time,
-  end_time: time.optional(),
+  end_time: optionalTime,
   bucket_width: z.enum(["1m", "5m", "1h", "1d"]).default("1h"),
 });
 
@@ -167,7 +172,7 @@ export const storageQuery = z.object({ group_by: z.array(storageGroup).max(2), p
 const costsGroup = z.enum(["project_id", "api_key_id", "line_item"]);
 export const costsQuery = z.object({
   start_time: time,
-  end_time: time.optional(),
+  end_time: optionalTime,
   bucket_width: z.enum(["1d"]).default("1d"),
   group_by: z.array(costsGroup).max(3),
   project_ids: names,
@@ -177,16 +182,17 @@ export const costsQuery = z.object({
   page: z.string().max(64).optional(),
 });
 
+const ungrouped = {
+  start_time: time,
+  end_time: optionalTime,
+  bucket_width: z.enum(["1h", "1d"]).default("1d"),
+  project_ids: names,
+  api_key_ids: names,
+  models: names,
+  limit: wholeNumber.pipe(z.int().min(1).max(168)).optional(),
+  page: z.string().max(64).optional(),
+};
+
 /** The query of usage that may be grouped by these. */
 export const usageQuery = (groups: readonly UsageGroup[]) =>
-  z.object({
-    start_time: time,
-    end_time: time.optional(),
-    bucket_width: z.enum(["1h", "1d"]).default("1d"),
-    group_by: z.array(z.enum(groups)).max(groups.length),
-    project_ids: names,
-    api_key_ids: names,
-    models: names,
-    limit: wholeNumber.pipe(z.int().min(1).max(168)).optional(),
-    page: z.string().max(64).optional(),
-  });
+  z.object({ ...ungrouped, group_by: z.array(z.enum(groups)).max(groups.length) });

@@ -87,7 +87,7 @@ export async function searchVectorStore(
   caller: Caller,
   id: string,
   body: unknown,
-): Promise<z.output<typeof searchPage>> {
+): Promise<z.output<ReturnType<typeof searchPage>>> {
   const { query, include, ...request } = parse(searchBody, body);
   const queries = typeof query === "string" ? [query] : query;
   const isExplained = include?.includes("explanation");
@@ -166,7 +166,7 @@ export async function vectorStoreFileContent(
   { stores }: Caller,
   id: string,
   file: string,
-): Promise<z.output<typeof contentPage>> {
+): Promise<z.output<ReturnType<typeof contentPage>>> {
   const { texts, hasMore } = await stores.ask(
     id,
     (store) => store.content(file),

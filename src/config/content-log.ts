@@ -24,12 +24,12 @@ export const contentLog = {
   variables: {
     sink: variable(
       "CONTENT_LOG",
-      z.union([z.enum(["none", "log", "otlp"]), httpUrl()], "expected none, log, otlp, or a URL").default("none"),
+      z.union([z.enum(["none", "log", "otlp"]), httpUrl], "expected none, log, otlp, or a URL").default("none"),
       "The destination of contents, only of keys and tenants with `log_content`: `log` (a line of the log each), `otlp` (a collector), or a URL that takes JSON lines. See [telemetry.md](../telemetry.md#contents).",
     ),
     headers: variable(
       "CONTENT_LOG_HEADERS",
-      headerValues(),
+      headerValues,
       "Secret. Headers for the URL in `CONTENT_LOG`: `key=value,…`, percent-encoded.",
     ),
     patterns: variable(

@@ -80,7 +80,7 @@ export const files = {
     ),
     s3Endpoint: variable(
       "FILES_S3_ENDPOINT",
-      serverUrl().optional(),
+      serverUrl.optional(),
       "The server of a bucket for the bytes of files, such as `https://s3.eu-central-1.amazonaws.com` or `http://minio:9000`. It needs the four variables below. Without it, and without the binding `FILES` to R2, the bytes are in the data folder, or in the objects' own rows ([files.md](../files.md#buckets)).",
     ),
     s3Bucket: variable(
@@ -90,15 +90,15 @@ export const files = {
     ),
     s3Region: variable(
       "FILES_S3_REGION",
-      headerSecret().default("us-east-1"),
+      headerSecret.default("us-east-1"),
       "The region in the signature of requests. MinIO accepts any.",
     ),
     s3AccessKeyId: variable(
       "FILES_S3_ACCESS_KEY_ID",
-      headerSecret().optional(),
+      headerSecret.optional(),
       "The id of the key that may list, read, write and delete objects of the bucket.",
     ),
-    s3SecretAccessKey: variable("FILES_S3_SECRET_ACCESS_KEY", headerSecret().optional(), "Secret. The key itself."),
+    s3SecretAccessKey: variable("FILES_S3_SECRET_ACCESS_KEY", headerSecret.optional(), "Secret. The key itself."),
   },
 } satisfies Section;
 

@@ -19,17 +19,17 @@ export const guard = {
   variables: {
     model: variable(
       "GUARD_MODEL",
-      modelName(),
+      modelName,
       "The guard model that moderates, asked by `/v1/chat/completions`: Llama Guard, gpt-oss-safeguard or Granite Guardian ([moderation.md](../moderation.md)).",
     ),
     baseUrl: variable(
       "GUARD_BASE_URL",
-      serverUrl().optional(),
+      serverUrl.optional(),
       "The server of `GUARD_MODEL`, such as `http://guard:8000/v1`. Without it a model server that lists the model is asked.",
     ),
     apiKey: variable(
       "GUARD_API_KEY",
-      headerSecret().optional(),
+      headerSecret.optional(),
       "Secret. The server of `GUARD_BASE_URL`, or the hook of `GUARD_URL`, receives it as `Authorization: Bearer`.",
     ),
     format: variable(
@@ -44,7 +44,7 @@ export const guard = {
     ),
     url: variable(
       "GUARD_URL",
-      httpUrl().optional(),
+      httpUrl.optional(),
       "A hook of your own instead of a guard model: it gets each text and answers in OpenAI's shape ([moderation.md](../moderation.md#a-hook-of-your-own)).",
     ),
     input: variable(

@@ -18,27 +18,27 @@ export const images = {
   variables: {
     model: variable(
       "IMAGE_MODEL",
-      modelName(),
+      modelName,
       "The model that draws for the tool `image_generation`, asked by `/v1/images/generations`. Without it the tool is a 400 ([tools.md](../tools.md#images)).",
     ),
     baseUrl: variable(
       "IMAGE_BASE_URL",
-      serverUrl().optional(),
+      serverUrl.optional(),
       "The server of `IMAGE_MODEL`, such as `http://painter:8000/v1`. Without it a model server that lists the model is asked.",
     ),
     editModel: variable(
       "IMAGE_EDIT_MODEL",
-      modelName(),
+      modelName,
       "The model that edits images, asked by `/v1/images/edits`. Default: `IMAGE_MODEL`.",
     ),
     editBaseUrl: variable(
       "IMAGE_EDIT_BASE_URL",
-      serverUrl().optional(),
+      serverUrl.optional(),
       "The server of `IMAGE_EDIT_MODEL`. Without it a model server that lists the model is asked.",
     ),
     apiKey: variable(
       "IMAGE_API_KEY",
-      headerSecret().optional(),
+      headerSecret.optional(),
       "Secret. The servers of `IMAGE_BASE_URL` and `IMAGE_EDIT_BASE_URL` receive it as `Authorization: Bearer`.",
     ),
     qualitySteps: variable(

@@ -135,7 +135,7 @@ export const keys = {
     ),
     allowAnonymous: variable(
       "ALLOW_ANONYMOUS",
-      flag(),
+      flag,
       "`true` serves programs of this machine without keys, as long as no kind of key is set. `npm start` sets it.",
     ),
     cacheMs: variable(
@@ -206,7 +206,7 @@ export const tokens = {
       "The issuer whose tokens are accepted as keys ([keys.md](../keys.md)). Needs `JWT_AUDIENCE` and `JWT_JWKS_URL`.",
     ),
     audience: variable("JWT_AUDIENCE", z.string().min(1).max(1024).optional(), "The audience that a token must name."),
-    jwksUrl: variable("JWT_JWKS_URL", httpUrl().optional(), "The URL of the issuer's public keys (JWKS)."),
+    jwksUrl: variable("JWT_JWKS_URL", httpUrl.optional(), "The URL of the issuer's public keys (JWKS)."),
     tenants: variable(
       "JWT_TENANTS",
       z.enum(["own", "shared"]).optional(),

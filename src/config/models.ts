@@ -203,7 +203,7 @@ export const harmony = {
     ),
     systemInstructions: variable(
       "HARMONY_SYSTEM_INSTRUCTIONS",
-      flag(),
+      flag,
       "`true` puts instructions into the system message, behind the model's identity, as vLLM's `VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS`.",
     ),
     toolHeader: variable(

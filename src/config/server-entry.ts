@@ -44,7 +44,7 @@ const headers = z.record(
     .regex(/^[\x20-\x7e]{1,8192}$/, "expected headers of visible ASCII characters"),
 );
 
-const secretFields = { api_key: headerSecret().nullish(), headers: headers.optional() };
+const secretFields = { api_key: headerSecret.nullish(), headers: headers.optional() };
 
 type SecretFields = { api_key?: string | null | undefined; headers?: Readonly<Record<string, string>> | undefined };
 
@@ -63,7 +63,7 @@ export const serverFields = z.strictObject({
     .describe(
       "The server's name in health, logs and `x-upstream`; conversations find their server by it. Default: derived from the address.",
     ),
-  url: serverUrl().optional().describe("With `/v1`."),
+  url: serverUrl.optional().describe("With `/v1`."),
   binding: z
     .string()
     .min(1, "expected the name of a binding")

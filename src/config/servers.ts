@@ -23,10 +23,10 @@ export const servers = {
   variables: {
     baseUrl: variable(
       "VLLM_BASE_URL",
-      serverUrl().optional(),
+      serverUrl.optional(),
       "vLLM's URL, which ends in `/v1`. A service binding named `VLLM` can replace it, such as a Workers VPC service for a private GPU.",
     ),
-    apiKey: variable("VLLM_API_KEY", headerSecret().optional(), "Secret. vLLM's `--api-key`."),
+    apiKey: variable("VLLM_API_KEY", headerSecret.optional(), "Secret. vLLM's `--api-key`."),
     transport: variable(
       "VLLM_TRANSPORT",
       z.enum(TRANSPORTS).default("fetch"),
@@ -80,7 +80,7 @@ export const servers = {
     ),
     showsUpstream: variable(
       "SHOW_UPSTREAM",
-      flag(),
+      flag,
       "`true` adds the header `x-upstream` to answers, which names the answering server.",
     ),
     connectTimeoutMs: variable(

@@ -48,12 +48,12 @@ export const serving = {
     /** White space before the JSON answer. */
     jsonHeartbeats: variable(
       "JSON_HEARTBEATS",
-      flag(),
+      flag,
       "`true` sends a line break at this interval before a JSON answer, which detects a client that has disconnected ([operations.md](../operations.md#when-the-client-leaves)).",
     ),
     speaksOpenResponses: variable(
       "OPEN_RESPONSES",
-      flag(),
+      flag,
       "`true` gives every client Open Responses' names of events, not only those that send `OpenResponses-Version` ([reasoning.md](../reasoning.md#open-responses)).",
     ),
     socketLifetimeMs: variable(
@@ -95,7 +95,7 @@ export const store = {
     ),
     listsResponses: variable(
       "RESPONSE_INDEX",
-      flag(),
+      flag,
       "`true` lists the stored responses of each tenant: `GET /v1/responses`, and *Responses* of the console ([storage.md](../storage.md#the-list-of-responses)), and for the operator [the requests that have ended](../keys.md#ended-requests). `npm start` and `npm run serve` set it.",
     ),
     /** 0 does not wait. */

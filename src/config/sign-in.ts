@@ -30,12 +30,12 @@ export const signIn = {
     ),
     clientSecret: variable(
       "OIDC_CLIENT_SECRET",
-      headerSecret().optional(),
+      headerSecret.optional(),
       "Secret. The client's secret; a public client has none.",
     ),
     redirectUrl: variable(
       "OIDC_REDIRECT_URL",
-      httpUrl()
+      httpUrl
         .refine((url) => URL.parse(url)?.pathname === CALLBACK_PATH, `expected a URL whose path is ${CALLBACK_PATH}`)
         .optional(),
       `The URL of this server's \`${CALLBACK_PATH}\` as browsers reach it, as it is registered at the issuer.`,

@@ -39,42 +39,42 @@ export const telemetry = {
     ),
     endpoint: variable(
       "OTEL_EXPORTER_OTLP_ENDPOINT",
-      httpUrl().optional(),
+      httpUrl.optional(),
       "An OpenTelemetry collector (OTLP over HTTP, JSON), which receives traces and metrics.",
     ),
     tracesEndpoint: variable(
       "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-      httpUrl().optional(),
+      httpUrl.optional(),
       "The whole URL for traces, instead of the collector's.",
     ),
     metricsEndpoint: variable(
       "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
-      httpUrl().optional(),
+      httpUrl.optional(),
       "The whole URL for metrics, instead of the collector's.",
     ),
     headers: variable(
       "OTEL_EXPORTER_OTLP_HEADERS",
-      headerValues(),
+      headerValues,
       "Secret. Headers for the collector: `key=value,…`, percent-encoded.",
     ),
     tracesHeaders: variable(
       "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-      headerValues(),
+      headerValues,
       "Secret. Headers for traces, instead of `OTEL_EXPORTER_OTLP_HEADERS`.",
     ),
     metricsHeaders: variable(
       "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
-      headerValues(),
+      headerValues,
       "Secret. Headers for metrics, instead of `OTEL_EXPORTER_OTLP_HEADERS`.",
     ),
     logsEndpoint: variable(
       "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
-      httpUrl().optional(),
+      httpUrl.optional(),
       "The whole URL for contents (`CONTENT_LOG=otlp`), instead of the collector's.",
     ),
     logsHeaders: variable(
       "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
-      headerValues(),
+      headerValues,
       "Secret. Headers for contents, instead of `OTEL_EXPORTER_OTLP_HEADERS`.",
     ),
     exportTimeoutMs: variable(
@@ -91,7 +91,7 @@ export const telemetry = {
     ),
     resourceAttributes: variable(
       "OTEL_RESOURCE_ATTRIBUTES",
-      keyValues(),
+      keyValues,
       "Further attributes of the sender: `key=value,…`, percent-encoded.",
     ),
     sampler: variable(
@@ -110,15 +110,15 @@ export const telemetry = {
       z.enum(["tracecontext", "none"]).optional(),
       "`tracecontext` reads `traceparent` and forwards it to vLLM and MCP servers; `none` does not. Default: `tracecontext` if traces are exported.",
     ),
-    servesMetrics: variable("PROMETHEUS_METRICS", flag(), "`true` serves `/metrics` for Prometheus."),
+    servesMetrics: variable("PROMETHEUS_METRICS", flag, "`true` serves `/metrics` for Prometheus."),
     metricsToken: variable(
       "PROMETHEUS_TOKEN",
-      headerSecret().optional(),
+      headerSecret.optional(),
       "Secret. The token that `/metrics` requires. It is required unless `ALLOW_ANONYMOUS` serves everybody.",
     ),
     metricsByTenant: variable(
       "PROMETHEUS_TENANTS",
-      flag(),
+      flag,
       "`true` adds the tenant to the labels of the metrics of responses, their time and their tokens at `/metrics`.",
     ),
   },

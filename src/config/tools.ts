@@ -27,7 +27,7 @@ import { type Section, type ValuesOf, variable } from "./variable.ts";
 
 const BUILTIN_KINDS: readonly string[] = [...new Set(BUILTIN_LABELS.values())];
 
-const toolServers = jsonMap(httpUrl(), '{"python":"https://tools.example.com/python/mcp"}')
+const toolServers = jsonMap(httpUrl, '{"python":"https://tools.example.com/python/mcp"}')
   .refine(
     (given) => Object.keys(given).every((name) => BUILTIN_KINDS.includes(name)),
     `expected the names ${BUILTIN_KINDS.join(", ")}`,
@@ -38,11 +38,11 @@ const header = z.string().regex(/^[\t\x20-\x7e]*$/, "expected visible ASCII char
 
 /** An MCP server of the operator. */
 const connector = z.strictObject({
-  url: httpUrl(),
+  url: httpUrl,
   headers: z.record(z.string().regex(/^[\w-]{1,64}$/, "expected the name of a header"), header).optional(),
   oauth: z
     .strictObject({
-      token_url: httpUrl(),
+      token_url: httpUrl,
       client_id: z.string().min(1),
       client_secret: z.string().min(1),
       scope: z.string().optional(),
@@ -73,7 +73,7 @@ export const tools = {
     /** The key also derives the names of sessions. */
     apiKey: variable(
       "TOOL_SERVER_API_KEY",
-      headerSecret().optional(),
+      headerSecret.optional(),
       "Secret. Tool servers receive it as `Authorization: Bearer`, and it makes the names of their sessions unguessable. `TOOL_SERVER=1 npm start` makes one.",
     ),
     memoryLimits: variable(
@@ -125,15 +125,15 @@ export const tools = {
         .transform((value) => value === "run"),
       "The treatment of the tool `programmatic_tool_calling`. `run` runs the programs that models write, where the deployment can ([programs.md](../programs.md)). `refuse` answers 400.",
     ),
-    searxngUrl: variable("SEARXNG_URL", httpUrl().optional(), "A SearXNG with which the built-in browser searches."),
+    searxngUrl: variable("SEARXNG_URL", httpUrl.optional(), "A SearXNG with which the built-in browser searches."),
     braveApiKey: variable(
       "BRAVE_API_KEY",
-      headerSecret().optional(),
+      headerSecret.optional(),
       "Secret. A key for Brave Search, with which the built-in browser searches.",
     ),
     dohUrl: variable(
       "DNS_OVER_HTTPS_URL",
-      httpUrl().optional(),
+      httpUrl.optional(),
       "A DNS server such as `https://cloudflare-dns.com/dns-query`. Host names in clients' URLs are looked up there, and refused where an address is private.",
     ),
     callTimeoutMs: variable("TOOL_CALL_TIMEOUT_MS", milliseconds(60_000, 1), "The longest time of one tool call."),

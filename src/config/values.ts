@@ -11,15 +11,19 @@ import { z } from "zod";
 /** The longest delay of a timer, in milliseconds: a timer with a longer one fires at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** A whole number. */
+/** A whole number. One function checks it: a schema for each rule of each variable would take a tenth of the start. */
 export function integer(fallback: number, minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
   return describedAs(
     z
       .string()
-      .regex(/^\d+$/, "expected a whole number")
-      .transform(Number)
-      .refine((value) => value >= minimum, `expected at least ${minimum}`)
-      .refine((value) => value <= maximum, `expected at most ${maximum}`)
+      .transform((text, context) => {
+        const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+        if (value >= minimum && value <= maximum) return value;
+        const bound = value < minimum ? `at least ${minimum}` : `at most ${maximum}`;
+        const wanted = Number.isNaN(value) ? "a whole number" : bound;
+        context.addIssue({ code: "custom", message: `expected ${wanted}` });
+        return z.NEVER;
+      })
       .default(fallback),
     () => z.int().min(minimum).max(maximum).default(fallback),
   );
@@ -42,20 +46,21 @@ export function days(fallback: number, minimum: number) {
 }
 
 /** `true` or `false`; `false` by default. */
-export function flag() {
-  const text = describedAs(z.enum(["true", "false"]).default("false"), () => z.boolean().default(false));
-  return text.transform((value) => value === "true");
-}
+export const flag = describedAs(z.enum(["true", "false"]).default("false"), () => z.boolean().default(false)).transform(
+  (value) => value === "true",
+);
 
 /** A share, from 0 to 1. */
 export function ratio(fallback = 1) {
   return describedAs(
     z
       .string()
-      .trim()
-      .regex(/^(0|1|0?\.\d+|[01]\.\d*)$/, "expected a number from 0 to 1")
-      .transform(Number)
-      .refine((value) => value <= 1, "expected a number from 0 to 1")
+      .transform((text, context) => {
+        const value = Number(text);
+        if (/^\s*(0|1|0?\.\d+|[01]\.\d*)\s*$/.test(text) && value <= 1) return value;
+        context.addIssue({ code: "custom", message: "expected a number from 0 to 1" });
+        return z.NEVER;
+      })
       .default(fallback),
     () => z.number().min(0).max(1).default(fallback),
   );
@@ -115,12 +120,10 @@ function jsonText(kind: string, example: string, plain: () => z.ZodType) {
 }
 
 /** A URL to call. It may have no user name, which cannot be sent, and no fragment, which never is. */
-export function httpUrl() {
-  return z
-    .url({ protocol: /^https?$/, error: "expected a URL that begins with http:// or https://" })
-    .refine((url) => !hasCredentials(url), "expected a URL without user name and password")
-    .refine((url) => !url.includes("#"), "expected a URL without a fragment ('#')");
-}
+export const httpUrl = z
+  .url({ protocol: /^https?$/, error: "expected a URL that begins with http:// or https://" })
+  .refine((url) => !hasCredentials(url), "expected a URL without user name and password")
+  .refine((url) => !url.includes("#"), "expected a URL without a fragment ('#')");
 
 function hasCredentials(url: string): boolean {
   if (!URL.canParse(url)) return false;
@@ -133,27 +136,21 @@ const ENDPOINT_PATH =
   /\/(?:chat\/completions|completions|responses|embeddings|models|messages|rerank|score|tokenize|api\/(?:chat|generate))\/*$/;
 
 /** The URL of a model server, to which paths are appended. */
-export function serverUrl() {
-  return httpUrl()
-    .refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it")
-    .refine(
-      (url) => !ENDPOINT_PATH.test(url),
-      "expected the URL of the server, such as http://gpu:8000/v1, and not that of an endpoint: its path is put behind it",
-    );
-}
+export const serverUrl = httpUrl
+  .refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it")
+  .refine(
+    (url) => !ENDPOINT_PATH.test(url),
+    "expected the URL of the server, such as http://gpu:8000/v1, and not that of an endpoint: its path is put behind it",
+  );
 
 /** The name of a model with a task of its own. */
-export function modelName() {
-  return z.string().trim().min(1).max(1_024, "expected the name of a model").optional();
-}
+export const modelName = z.string().trim().min(1).max(1_024, "expected the name of a model").optional();
 
 /** A secret that is sent in a header, without the line break that a shell adds at its end. */
-export function headerSecret() {
-  return z
-    .string()
-    .trim()
-    .regex(/^[\x21-\x7e]+$/, "expected visible ASCII characters without spaces: it is sent in a header");
-}
+export const headerSecret = z
+  .string()
+  .trim()
+  .regex(/^[\x21-\x7e]+$/, "expected visible ASCII characters without spaces: it is sent in a header");
 
 /** Origins of pages, as browsers send them. */
 export function origins() {
@@ -190,26 +187,22 @@ export function fromBase64(text: string): Uint8Array {
 }
 
 /** A list in OpenTelemetry's format. */
-export function keyValues() {
-  return z
-    .string()
-    .transform((text, context) => {
-      const values = parseKeyValues(text);
-      if (values) return values;
-      context.addIssue({ code: "custom", message: "expected key=value,key=value with percent-encoded values" });
-      return z.NEVER;
-    })
-    .optional();
-}
+export const keyValues = z
+  .string()
+  .transform((text, context) => {
+    const values = parseKeyValues(text);
+    if (values) return values;
+    context.addIssue({ code: "custom", message: "expected key=value,key=value with percent-encoded values" });
+    return z.NEVER;
+  })
+  .optional();
 
 /** The same, with names and values that are valid in headers. */
-export function headerValues() {
-  return keyValues().refine(
-    (headers) =>
-      [...(headers ?? [])].every(([name, value]) => /^[\w!#$%&'*+.^`|~-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value)),
-    "expected names and values of headers",
-  );
-}
+export const headerValues = keyValues.refine(
+  (headers) =>
+    [...(headers ?? [])].every(([name, value]) => /^[\w!#$%&'*+.^`|~-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value)),
+  "expected names and values of headers",
+);
 
 /**
  * The lists of OpenTelemetry's variables (`OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`): `key=value`, separated by

@@ -11,27 +11,27 @@ export const vectorStores = {
   variables: {
     embeddingsModel: variable(
       "EMBEDDINGS_MODEL",
-      modelName(),
+      modelName,
       "The model that embeds chunks and queries, asked by `/v1/embeddings`. Without it vector stores are searched only by words ([files.md](../files.md#vector-stores)).",
     ),
     embeddingsBaseUrl: variable(
       "EMBEDDINGS_BASE_URL",
-      serverUrl().optional(),
+      serverUrl.optional(),
       "The server of `EMBEDDINGS_MODEL`, such as `http://embeddings:8000/v1`. Without it a model server that lists the model is asked.",
     ),
     embeddingsApiKey: variable(
       "EMBEDDINGS_API_KEY",
-      headerSecret().optional(),
+      headerSecret.optional(),
       "Secret. The servers of `EMBEDDINGS_BASE_URL` and `RERANK_BASE_URL` receive it as `Authorization: Bearer`.",
     ),
     rerankModel: variable(
       "RERANK_MODEL",
-      modelName(),
+      modelName,
       'A model that orders anew what was found, asked by `/v1/rerank`. A search with `ranker: "none"` goes without it.',
     ),
     rerankBaseUrl: variable(
       "RERANK_BASE_URL",
-      serverUrl().optional(),
+      serverUrl.optional(),
       "The server of `RERANK_MODEL`. Without it a model server that lists the model is asked.",
     ),
     maxChunks: variable(

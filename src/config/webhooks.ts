@@ -26,7 +26,7 @@ export const webhooks = {
   variables: {
     url: variable(
       "WEBHOOK_URL",
-      httpUrl().optional(),
+      httpUrl.optional(),
       "The URL that receives a webhook when a background response or a batch of any tenant ends.",
     ),
     secret: variable(
@@ -36,7 +36,7 @@ export const webhooks = {
     ),
     mayBePrivate: variable(
       "ALLOW_PRIVATE_WEBHOOKS",
-      flag(),
+      flag,
       "`true` allows a private address or `http://` in `WEBHOOK_URL`.",
     ),
     isListed: variable(

@@ -20,10 +20,10 @@ import { toolChoice, tools } from "./tools.ts";
  */
 function notServed(field: string, ...neutral: z.core.util.Literal[]) {
   const schema = z
-    .unknown()
-    .superRefine((value, context) => {
-      if (value == null || neutral.some((accepted) => isSame(accepted, value))) return;
+    .transform((value: unknown, context) => {
+      if (value == null || neutral.some((accepted) => isSame(accepted, value))) return value;
       refuse(context, [], `'${field}' is not supported by this server.`);
+      return z.NEVER;
     })
     .optional();
   return describedAs(schema, () => describeNeutral(neutral).describe("Not supported by this server.").optional());
@@ -38,9 +38,9 @@ function describeNeutral(neutral: z.core.util.Literal[]): z.ZodType {
 /** A field of chat completions: refused as OpenAI does, rather than dropped. `where` tells what the Responses API has instead. */
 function ofChat(field: string, where: string, about: string) {
   const schema = z
-    .unknown()
-    .superRefine((value, context) => {
+    .transform((value: unknown, context) => {
       if (value != null) refuse(context, [], `Unsupported parameter: '${field}'. ${where}`);
+      return value;
     })
     .optional();
   return describedAs(schema, () => z.null().describe(`A field of chat completions. ${about}`).optional());
@@ -287,6 +287,7 @@ const openaiFields = {
   personality: notServed("personality"),
 };
 
+const boolean = z.boolean().nullish();
 const finite = z.number();
 const int64 = z.int();
 const jsonObject = z.record(z.string(), z.unknown());
@@ -308,13 +309,13 @@ export const vllmFields = {
     .nullish()
     .describe("This server searches for these texts, only in the text of the answer."),
   stop_token_ids: tokenIds.nullish(),
-  ignore_eos: z.boolean().nullish(),
-  include_stop_str_in_output: z.boolean().nullish(),
-  skip_special_tokens: z.boolean().nullish(),
+  ignore_eos: boolean,
+  include_stop_str_in_output: boolean,
+  skip_special_tokens: boolean,
   logit_bias: map(z.string(), finite).nullish(),
   min_tokens: int64.min(0).nullish(),
   length_penalty: finite.nullish(),
-  spaces_between_special_tokens: z.boolean().nullish(),
+  spaces_between_special_tokens: boolean,
   allowed_token_ids: tokenIds.nullish(),
   bad_words: list(z.string().min(1).max(1024), { max: 1024 }).nullish(),
   logprob_token_ids: tokenIds.nullish(),
@@ -327,7 +328,7 @@ export const vllmFields = {
     .nullish(),
   truncate_prompt_tokens: int64.min(-1).nullish(),
   truncation_side: z.enum(["left", "right"]).nullish(),
-  watermarking: z.boolean().nullish(),
+  watermarking: boolean,
   stream_interval: int64.min(1).nullish(),
   thinking_token_budget: int64.min(-1).nullish().describe("The maximum of reasoning tokens; -1 is no limit."),
   priority: int64.nullish().describe("Where there are keys, `VLLM_EXTRAS` must open this field."),
@@ -342,7 +343,7 @@ export const vllmFields = {
   mm_processor_kwargs: jsonObject.nullish().describe("Where there are keys, `VLLM_EXTRAS` must open this field."),
   vllm_xargs: jsonObject.nullish().describe("Where there are keys, `VLLM_EXTRAS` must open this field."),
   kv_transfer_params: jsonObject.nullish().describe("Where there are keys, `VLLM_EXTRAS` must open this field."),
-  include_reasoning: z.boolean().nullish(),
+  include_reasoning: boolean,
 };
 
 /** vLLM's fields for clients that keep raw messages themselves. The engine knows their form, and checks them. */

@@ -3,7 +3,7 @@ import { z } from "zod";
 
 /** The answer of `/health/upstream`. */
 
-const serverHealth = {
+const serverHealth = () => ({
   latency_ms: z.number().min(0),
   models: z.array(z.string()).optional(),
   error: z.object({ code: z.string(), message: z.string() }).optional(),
@@ -31,23 +31,24 @@ const serverHealth = {
     )
     .optional()
     .describe("Models whose reasoning or calls the server was seen to leave in their text."),
-};
-
-export const upstreamHealth = z.object({
-  ...serverHealth,
-  status: z.enum(["ok", "degraded", "failing", "unreachable"]),
-  recovery: z.object({ background_ms: z.number(), foreground_ms: z.number() }),
-  servers: z
-    .array(
-      z.object({
-        ...serverHealth,
-        status: z.enum(["ok", "failing", "unreachable"]),
-        name: z.string(),
-        draining: z.boolean(),
-        weight: z.number().describe("Its share of the conversations, relative to the others'."),
-        ejected: z.boolean(),
-        board: z.object({ down: z.boolean(), load: z.number().nullable() }).optional(),
-      }),
-    )
-    .optional(),
 });
+
+export const upstreamHealth = () =>
+  z.object({
+    ...serverHealth(),
+    status: z.enum(["ok", "degraded", "failing", "unreachable"]),
+    recovery: z.object({ background_ms: z.number(), foreground_ms: z.number() }),
+    servers: z
+      .array(
+        z.object({
+          ...serverHealth(),
+          status: z.enum(["ok", "failing", "unreachable"]),
+          name: z.string(),
+          draining: z.boolean(),
+          weight: z.number().describe("Its share of the conversations, relative to the others'."),
+          ejected: z.boolean(),
+          board: z.object({ down: z.boolean(), load: z.number().nullable() }).optional(),
+        }),
+      )
+      .optional(),
+  });

@@ -2,6 +2,7 @@ import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import { invalidRequest } from "../errors.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
+import { once } from "../items/shapes.ts";
 import { refuse } from "../tool-fields.ts";
 
 /** Containers in the API: handles of the state that a tool server keeps for `code_interpreter`. */
@@ -51,26 +52,30 @@ export const addContainerFileBody = z.object({ file_id: z.string().min(1).max(MA
 /** A form that uploads a file into a container has no other field. */
 export const containerFileForm = z.strictObject({});
 
-export const containerObject = z.object({
-  id: z.string(),
-  object: z.literal("container"),
-  created_at: z.int().min(0).describe("Unix seconds."),
-  last_active_at: z.int().min(0).describe("Unix seconds."),
-  name: z.string(),
-  status: z.enum(["running", "expired"]),
-  expires_after: z.object({ anchor: z.literal("last_active_at"), minutes: z.int() }),
-  memory_limit: z.enum(MEMORY_LIMITS).optional(),
-});
-export type ContainerObject = z.output<typeof containerObject>;
+export const containerObject = once(() =>
+  z.object({
+    id: z.string(),
+    object: z.literal("container"),
+    created_at: z.int().min(0).describe("Unix seconds."),
+    last_active_at: z.int().min(0).describe("Unix seconds."),
+    name: z.string(),
+    status: z.enum(["running", "expired"]),
+    expires_after: z.object({ anchor: z.literal("last_active_at"), minutes: z.int() }),
+    memory_limit: z.enum(MEMORY_LIMITS).optional(),
+  }),
+);
+export type ContainerObject = z.output<ReturnType<typeof containerObject>>;
 
 /** A file of a container: `source` is `assistant` if a program has written it, else `user`. */
-export const containerFileObject = z.object({
-  id: z.string(),
-  object: z.literal("container.file"),
-  container_id: z.string(),
-  bytes: z.int().min(0),
-  created_at: z.int().min(0).describe("Unix seconds."),
-  path: z.string(),
-  source: z.enum(["assistant", "user"]),
-});
-export type ContainerFileObject = z.output<typeof containerFileObject>;
+export const containerFileObject = once(() =>
+  z.object({
+    id: z.string(),
+    object: z.literal("container.file"),
+    container_id: z.string(),
+    bytes: z.int().min(0),
+    created_at: z.int().min(0).describe("Unix seconds."),
+    path: z.string(),
+    source: z.enum(["assistant", "user"]),
+  }),
+);
+export type ContainerFileObject = z.output<ReturnType<typeof containerFileObject>>;

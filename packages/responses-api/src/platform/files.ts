@@ -2,6 +2,7 @@ import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { z } from "zod";
 import { MAX_ID_LENGTH } from "../ids.ts";
+import { once } from "../items/shapes.ts";
 
 /** Files in the API. */
 
@@ -44,17 +45,19 @@ export function expiryOf({ purpose, expires_after: after }: FileFields, createdA
   return purpose === "batch" ? createdAt + BATCH_EXPIRY_SECONDS : null;
 }
 
-export const fileObject = z.object({
-  id: z.string(),
-  object: z.literal("file"),
-  bytes: z.int().min(0),
-  created_at: z.int().min(0).describe("Unix seconds."),
-  expires_at: z.int().min(0).optional().describe("Unix seconds."),
-  filename: z.string(),
-  purpose: filePurpose,
-  status: z.literal("processed"),
-});
-export type FileObject = z.output<typeof fileObject>;
+export const fileObject = once(() =>
+  z.object({
+    id: z.string(),
+    object: z.literal("file"),
+    bytes: z.int().min(0),
+    created_at: z.int().min(0).describe("Unix seconds."),
+    expires_at: z.int().min(0).optional().describe("Unix seconds."),
+    filename: z.string(),
+    purpose: filePurpose,
+    status: z.literal("processed"),
+  }),
+);
+export type FileObject = z.output<ReturnType<typeof fileObject>>;
 
 /** The maximum bytes of one part: OpenAI's 64 MB. */
 export const MAX_PART_BYTES = 64 * 1024 * 1024;
@@ -80,23 +83,27 @@ export const completeUploadBody = z.object({
     .nullish(),
 });
 
-export const uploadObject = z.object({
-  id: z.string(),
-  object: z.literal("upload"),
-  bytes: z.int().min(0),
-  created_at: z.int().min(0).describe("Unix seconds."),
-  expires_at: z.int().min(0).describe("Unix seconds."),
-  filename: z.string(),
-  purpose: z.enum(PURPOSES),
-  status: z.enum(["pending", "completed", "cancelled", "expired"]),
-  file: fileObject.nullable(),
-});
-export type UploadObject = z.output<typeof uploadObject>;
+export const uploadObject = once(() =>
+  z.object({
+    id: z.string(),
+    object: z.literal("upload"),
+    bytes: z.int().min(0),
+    created_at: z.int().min(0).describe("Unix seconds."),
+    expires_at: z.int().min(0).describe("Unix seconds."),
+    filename: z.string(),
+    purpose: z.enum(PURPOSES),
+    status: z.enum(["pending", "completed", "cancelled", "expired"]),
+    file: fileObject().nullable(),
+  }),
+);
+export type UploadObject = z.output<ReturnType<typeof uploadObject>>;
 
-export const uploadPartObject = z.object({
-  id: z.string(),
-  object: z.literal("upload.part"),
-  created_at: z.int().min(0).describe("Unix seconds."),
-  upload_id: z.string(),
-});
-export type UploadPartObject = z.output<typeof uploadPartObject>;
+export const uploadPartObject = once(() =>
+  z.object({
+    id: z.string(),
+    object: z.literal("upload.part"),
+    created_at: z.int().min(0).describe("Unix seconds."),
+    upload_id: z.string(),
+  }),
+);
+export type UploadPartObject = z.output<ReturnType<typeof uploadPartObject>>;

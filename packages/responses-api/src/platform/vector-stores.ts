@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { AttributeFilter, Attributes } from "../attribute-filter.ts";
 import { metadata } from "../create-fields.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
+import { once } from "../items/shapes.ts";
 import { type RankingOptions, searchSettings } from "../search-settings.ts";
 
 /** Vector stores in the API. Limits are OpenAI's if it has them. */
@@ -118,100 +119,118 @@ export type FileStatus = (typeof FILE_STATUSES)[number];
 
 const count = z.int().min(0);
 const seconds = z.int().min(0).describe("Unix seconds.");
-const fileCounts = z.object({ in_progress: count, completed: count, failed: count, cancelled: count, total: count });
-export type FileCounts = z.output<typeof fileCounts>;
+const fileCounts = once(() =>
+  z.object({ in_progress: count, completed: count, failed: count, cancelled: count, total: count }),
+);
+export type FileCounts = z.output<ReturnType<typeof fileCounts>>;
 
-export const vectorStoreObject = z.object({
-  id: z.string(),
-  object: z.literal("vector_store"),
-  created_at: seconds,
-  name: z.string(),
-  description: z.string().nullable(),
-  status: z.enum(["expired", "in_progress", "completed"]),
-  usage_bytes: count,
-  file_counts: fileCounts,
-  last_active_at: seconds.nullable(),
-  metadata: z.record(z.string(), z.string()).nullable(),
-  expires_after: expiresAfter.optional(),
-  expires_at: seconds.nullable(),
-  embedding_model: z
-    .string()
-    .nullable()
-    .describe(
-      "The model of its embeddings. Null while it has none: it is then searched only by words. OpenAI has no such field.",
-    ),
-  embedding_dimensions: count.nullable().describe("Not of OpenAI's."),
-});
-export type VectorStoreObject = z.output<typeof vectorStoreObject>;
+export const vectorStoreObject = once(() =>
+  z.object({
+    id: z.string(),
+    object: z.literal("vector_store"),
+    created_at: seconds,
+    name: z.string(),
+    description: z.string().nullable(),
+    status: z.enum(["expired", "in_progress", "completed"]),
+    usage_bytes: count,
+    file_counts: fileCounts(),
+    last_active_at: seconds.nullable(),
+    metadata: z.record(z.string(), z.string()).nullable(),
+    expires_after: expiresAfter.optional(),
+    expires_at: seconds.nullable(),
+    embedding_model: z
+      .string()
+      .nullable()
+      .describe(
+        "The model of its embeddings. Null while it has none: it is then searched only by words. OpenAI has no such field.",
+      ),
+    embedding_dimensions: count.nullable().describe("Not of OpenAI's."),
+  }),
+);
+export type VectorStoreObject = z.output<ReturnType<typeof vectorStoreObject>>;
 
-const lastError = z.object({ code: z.enum(["server_error", "unsupported_file", "invalid_file"]), message: z.string() });
-export type LastError = z.output<typeof lastError>;
+const lastError = once(() =>
+  z.object({ code: z.enum(["server_error", "unsupported_file", "invalid_file"]), message: z.string() }),
+);
+export type LastError = z.output<ReturnType<typeof lastError>>;
 
-export const storeFileObject = z.object({
-  id: z.string(),
-  object: z.literal("vector_store.file"),
-  vector_store_id: z.string(),
-  created_at: seconds,
-  status: z.enum(FILE_STATUSES),
-  last_error: lastError.nullable(),
-  usage_bytes: count,
-  attributes: z.record(z.string(), attributeValue).nullable(),
-  chunking_strategy: staticChunking,
-});
-export type StoreFileObject = z.output<typeof storeFileObject>;
+export const storeFileObject = once(() =>
+  z.object({
+    id: z.string(),
+    object: z.literal("vector_store.file"),
+    vector_store_id: z.string(),
+    created_at: seconds,
+    status: z.enum(FILE_STATUSES),
+    last_error: lastError().nullable(),
+    usage_bytes: count,
+    attributes: z.record(z.string(), attributeValue).nullable(),
+    chunking_strategy: staticChunking,
+  }),
+);
+export type StoreFileObject = z.output<ReturnType<typeof storeFileObject>>;
 
-export const batchObject = z.object({
-  id: z.string(),
-  object: z.literal("vector_store.files_batch"),
-  vector_store_id: z.string(),
-  created_at: seconds,
-  status: z.enum(FILE_STATUSES),
-  file_counts: fileCounts,
-});
-export type BatchObject = z.output<typeof batchObject>;
+export const batchObject = once(() =>
+  z.object({
+    id: z.string(),
+    object: z.literal("vector_store.files_batch"),
+    vector_store_id: z.string(),
+    created_at: seconds,
+    status: z.enum(FILE_STATUSES),
+    file_counts: fileCounts(),
+  }),
+);
+export type BatchObject = z.output<ReturnType<typeof batchObject>>;
 
-const textContent = z.object({ type: z.literal("text"), text: z.string() });
+const textContent = once(() => z.object({ type: z.literal("text"), text: z.string() }));
 
 const rank = z.int().min(1).nullable();
 
-const explanation = z.object({
-  fusion_score: z.number().min(0).max(1).describe("By embeddings and words, before a reranker."),
-  page: z.int().nullable(),
-  last_page: z.int().nullable(),
-  queries: z.array(
-    z.object({
-      embedding_rank: rank.describe("From 1. Null below the best hundred."),
-      text_rank: rank.describe("The same by words."),
-      words: z.array(z.string()).describe("Words of the query that its text has, in some form."),
-    }),
-  ),
-});
+const explanation = once(() =>
+  z.object({
+    fusion_score: z.number().min(0).max(1).describe("By embeddings and words, before a reranker."),
+    page: z.int().nullable(),
+    last_page: z.int().nullable(),
+    queries: z.array(
+      z.object({
+        embedding_rank: rank.describe("From 1. Null below the best hundred."),
+        text_rank: rank.describe("The same by words."),
+        words: z.array(z.string()).describe("Words of the query that its text has, in some form."),
+      }),
+    ),
+  }),
+);
 /** The explanation of a chunk, for each query. */
-export type Explanation = z.output<typeof explanation>;
+export type Explanation = z.output<ReturnType<typeof explanation>>;
 
-export const searchResult = z.object({
-  file_id: z.string(),
-  filename: z.string(),
-  score: z.number().min(0).max(1).describe("1 is the first by embeddings and by words; or the reranker's score."),
-  attributes: z.record(z.string(), attributeValue).nullable(),
-  content: z.array(textContent),
-  explanation: explanation.optional().describe("With `explanation` in `include`. OpenAI has no such field."),
-});
+export const searchResult = once(() =>
+  z.object({
+    file_id: z.string(),
+    filename: z.string(),
+    score: z.number().min(0).max(1).describe("1 is the first by embeddings and by words; or the reranker's score."),
+    attributes: z.record(z.string(), attributeValue).nullable(),
+    content: z.array(textContent()),
+    explanation: explanation().optional().describe("With `explanation` in `include`. OpenAI has no such field."),
+  }),
+);
 
-export const searchPage = z.object({
-  object: z.literal("vector_store.search_results.page"),
-  search_query: z.array(z.string()),
-  data: z.array(searchResult),
-  has_more: z.boolean(),
-  next_page: z.string().nullable(),
-});
+export const searchPage = once(() =>
+  z.object({
+    object: z.literal("vector_store.search_results.page"),
+    search_query: z.array(z.string()),
+    data: z.array(searchResult()),
+    has_more: z.boolean(),
+    next_page: z.string().nullable(),
+  }),
+);
 
-export const contentPage = z.object({
-  object: z.literal("vector_store.file_content.page"),
-  data: z.array(textContent),
-  has_more: z.boolean(),
-  next_page: z.string().nullable(),
-});
+export const contentPage = once(() =>
+  z.object({
+    object: z.literal("vector_store.file_content.page"),
+    data: z.array(textContent()),
+    has_more: z.boolean(),
+    next_page: z.string().nullable(),
+  }),
+);
 
 /** A chunk that was found. */
 export interface FoundChunk {
