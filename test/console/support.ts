@@ -79,13 +79,13 @@ interface Profile {
   session: CDPSession;
 }
 
-/** The profiles without a tab, by their options: another one would cost more than its first tab. */
+/** The profiles without a tab, by their options, for all files of this process: another one would cost more than its first tab. */
 const spare = new Map<string, Profile[]>();
 
-/** Closes the tabs that failed tests of a file have left open. */
+/** Closes the tabs that failed tests of a file have left open, with their profiles. */
 export async function closeTabs(browser: Browser): Promise<void> {
-  spare.clear();
-  await Promise.all(browser.contexts().map((context) => context.close()));
+  const kept = new Set([...spare.values()].flatMap((profiles) => profiles.map(({ context }) => context)));
+  await Promise.all(browser.contexts().map((context) => kept.has(context) || context.close()));
 }
 
 async function newProfile(browser: Browser, options: BrowserContextOptions): Promise<Profile> {
