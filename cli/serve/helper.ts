@@ -1,5 +1,6 @@
 import type { SendHandle } from "node:child_process";
 import { once } from "node:events";
+import { flushCompileCache } from "node:module";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { inspect } from "node:util";
 import { readChangedFile, readConfiguration } from "../configuration/configuration.ts";
@@ -20,6 +21,8 @@ process.on("message", async ({ id, version, name, given }: Question) => {
     await sendSocket(id, ...(given as Parameters<Answers["listen"]>));
   } else {
     process.send?.({ id, ...(await answerTo(name, given)) });
+    // It is killed, and Node itself writes what it has compiled only at an orderly end.
+    flushCompileCache();
   }
 });
 process.on("disconnect", () => process.exit());
