@@ -189,7 +189,10 @@ it("the words that steer a response do not wait for the output of an asynchronou
 
 it("a run that is killed after its call goes on, and calls once", async () => {
   const vllm = await serveSimulator();
-  const worker = await startWorkerd({ ALLOW_ANONYMOUS: "true", VLLM_BASE_URL: `${vllm.url}/v1` });
+  const worker = await startWorkerd(
+    { ALLOW_ANONYMOUS: "true", VLLM_BASE_URL: `${vllm.url}/v1` },
+    { readsFormats: false },
+  );
   const killed = gatewayAt(worker, vllm);
   try {
     const input = `DELAY=50 ${calling(CHAT, "weather")}`;

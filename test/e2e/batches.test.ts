@@ -24,15 +24,18 @@ beforeAll(async () => {
     .map(([tenant, key]) => `${tenant}:${createHash("sha256").update(key).digest("hex")}`)
     .join(",");
   server = await startMortalServer();
-  worker = await startWorkerd({
-    VLLM_BASE_URL: server.url,
-    API_KEYS,
-    VLLM_FOREGROUND_RECOVERY_TIME_MS: "100",
-    PASSTHROUGH_ENDPOINTS: "chat/completions,embeddings",
-    WEBHOOK_URLS: server.url,
-    BATCHES_PER_TENANT: "8",
-    BATCH_CONCURRENCY: "4",
-  });
+  worker = await startWorkerd(
+    {
+      VLLM_BASE_URL: server.url,
+      API_KEYS,
+      VLLM_FOREGROUND_RECOVERY_TIME_MS: "100",
+      PASSTHROUGH_ENDPOINTS: "chat/completions,embeddings",
+      WEBHOOK_URLS: server.url,
+      BATCHES_PER_TENANT: "8",
+      BATCH_CONCURRENCY: "4",
+    },
+    { readsFormats: false },
+  );
   gateway = gatewayAt(worker, server.simulator, await descriptionOf(worker.url));
   openai = gateway.client({ apiKey: KEYS.a });
   other = gateway.client({ apiKey: KEYS.b });

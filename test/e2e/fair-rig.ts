@@ -38,7 +38,7 @@ export class Rig {
   /** A gateway of one process. `fields`: those of each server's entry. */
   static async start(count: number, fields: object, variables: Record<string, string> = {}): Promise<Rig> {
     const [servers, settings] = await startServers(count, fields);
-    return new Rig(servers, await startWorkerd({ ...settings, ...variables }));
+    return new Rig(servers, await startWorkerd({ ...settings, ...variables }, { readsFormats: false }));
   }
 
   /** `serve`, with its launcher. */

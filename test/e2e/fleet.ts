@@ -49,14 +49,17 @@ export interface FleetOptions {
 export async function startFleet({ servers: described, variables = {} }: FleetOptions): Promise<Fleet> {
   const replicas = await Promise.all(Object.entries(described).map(([name, each]) => startReplica(name, each)));
   const entries = replicas.map(({ name, url }) => ({ name, url: `${url}/v1`, ...described[name]?.fields }));
-  const worker = await startWorkerd({
-    UPSTREAMS: JSON.stringify(entries),
-    ALLOW_ANONYMOUS: "true",
-    SHOW_UPSTREAM: "true",
-    HEARTBEAT_MS: "100",
-    VLLM_SILENCE_MS: "100",
-    ...variables,
-  });
+  const worker = await startWorkerd(
+    {
+      UPSTREAMS: JSON.stringify(entries),
+      ALLOW_ANONYMOUS: "true",
+      SHOW_UPSTREAM: "true",
+      HEARTBEAT_MS: "100",
+      VLLM_SILENCE_MS: "100",
+      ...variables,
+    },
+    { readsFormats: false },
+  );
   const [first] = replicas;
   if (!first) throw new Error("A fleet has servers.");
   const gateway = gatewayAt(worker, first.server, await descriptionOf(worker.url));

@@ -39,7 +39,7 @@ beforeAll(async () => {
   });
   const vllm = await serveSimulator();
   const variables = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", MCP_SERVERS: server.url };
-  worker = await startWorkerd(variables);
+  worker = await startWorkerd(variables, { readsFormats: false });
   gateway = gatewayAt(worker, vllm, await descriptionOf(worker.url));
 });
 afterAll(async () => {

@@ -28,7 +28,7 @@ beforeAll(async () => {
   const urls = servers.map((server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`);
   const upstreams = urls.map((url, index) => ({ name: index === 0 ? "well" : "hanging", url }));
   const variables = { UPSTREAMS: JSON.stringify(upstreams), ALLOW_ANONYMOUS: "true", PROMETHEUS_METRICS: "true" };
-  gateway = await startWorkerd(variables);
+  gateway = await startWorkerd(variables, { readsFormats: false });
 });
 afterAll(async () => {
   await gateway.close();

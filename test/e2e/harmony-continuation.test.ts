@@ -67,9 +67,9 @@ beforeAll(async () => {
   vllm = await startFaultyServer();
   const { server } = vllm;
   const variables = { VLLM_BASE_URL: `${server.url}/v1`, ALLOW_ANONYMOUS: "true", HARMONY_START_DATE: "2026-01-01" };
-  const worker = await startWorkerd({ ...variables, VLLM_MAX_RETRIES: "50" });
+  const worker = await startWorkerd({ ...variables, VLLM_MAX_RETRIES: "50" }, { readsFormats: false });
   gateway = gatewayAt(worker, server);
-  const other = await startWorkerd({ ...variables, VLLM_MAX_RETRIES: "0" });
+  const other = await startWorkerd({ ...variables, VLLM_MAX_RETRIES: "0" }, { readsFormats: false });
   once = gatewayAt(other, server);
   const tokenizer = await harmonyTokenizer();
   encode = (text) => tokenizer.encode(text);

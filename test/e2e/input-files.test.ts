@@ -35,14 +35,17 @@ beforeAll(async () => {
   const keys = Object.entries(KEYS).map(
     ([tenant, key]) => `${tenant}:${createHash("sha256").update(key).digest("hex")}`,
   );
-  gateway = await startGateway({
-    API_KEYS: keys.join(","),
-    MCP_SERVERS: `${site}/public`,
-    INPUT_FILE_MAX_BYTES: String(MAX_BYTES),
-    INPUT_FILE_MAX_TEXT: String(MAX_TEXT),
-    INPUT_FILE_MAX_PAGES: "20",
-    INPUT_IMAGE_MAX_BYTES: String(MAX_BYTES),
-  });
+  gateway = await startGateway(
+    {
+      API_KEYS: keys.join(","),
+      MCP_SERVERS: `${site}/public`,
+      INPUT_FILE_MAX_BYTES: String(MAX_BYTES),
+      INPUT_FILE_MAX_TEXT: String(MAX_TEXT),
+      INPUT_FILE_MAX_PAGES: "20",
+      INPUT_IMAGE_MAX_BYTES: String(MAX_BYTES),
+    },
+    true,
+  );
 });
 afterAll(async () => {
   await gateway.close();

@@ -17,7 +17,7 @@ export function startWithKeys(vars: Record<string, string> = {}): Promise<Gatewa
 
 /** Joins the running gateway with a root key (`joinGateway`): each file makes its own tenants and keys (`newKeys`). */
 export function joinWithKeys(): Promise<Gateway> {
-  return joinRunning("with keys", { ADMIN_KEY, KEY_CACHE_MS: "100", EMBEDDINGS_MODEL: "simulator" });
+  return joinRunning("with keys", { ADMIN_KEY, KEY_CACHE_MS: "100", EMBEDDINGS_MODEL: "simulator" }, true);
 }
 
 type Json = Record<string, unknown>;

@@ -14,12 +14,15 @@ let worker: WorkerdProcess;
 let gateway: Gateway;
 beforeAll(async () => {
   const vllm = await serveSimulator();
-  worker = await startWorkerd({
-    VLLM_BASE_URL: `${vllm.url}/v1`,
-    ADMIN_KEY,
-    KEY_CACHE_MS: "100",
-    STORED_BYTES_PER_TENANT: String(STORED_BYTES),
-  });
+  worker = await startWorkerd(
+    {
+      VLLM_BASE_URL: `${vllm.url}/v1`,
+      ADMIN_KEY,
+      KEY_CACHE_MS: "100",
+      STORED_BYTES_PER_TENANT: String(STORED_BYTES),
+    },
+    { readsFormats: false },
+  );
   gateway = gatewayAt(worker, vllm);
 });
 afterAll(() => gateway.close());

@@ -25,11 +25,14 @@ let gateway: Gateway;
 beforeAll(async () => {
   const vllm = await serveSimulator();
   const upstreams = JSON.stringify([{ name: "gpu-1", url: `${vllm.url}/v1` }]);
-  worker = await startWorkerd({
-    ...{ UPSTREAMS: upstreams, ADMIN_KEY, KEY_CACHE_MS: "100", RESPONSE_INDEX: "true" },
-    MODEL_PRICES: JSON.stringify({ simulator: { input: 1, output: 2 } }),
-    PASSTHROUGH_ENDPOINTS: "chat/completions",
-  });
+  worker = await startWorkerd(
+    {
+      ...{ UPSTREAMS: upstreams, ADMIN_KEY, KEY_CACHE_MS: "100", RESPONSE_INDEX: "true" },
+      MODEL_PRICES: JSON.stringify({ simulator: { input: 1, output: 2 } }),
+      PASSTHROUGH_ENDPOINTS: "chat/completions",
+    },
+    { readsFormats: false },
+  );
   gateway = gatewayAt(worker, vllm);
 });
 afterAll(() => gateway.close());

@@ -25,13 +25,16 @@ beforeAll(async () => {
     },
   });
   const vllm = await serveSimulator({ models: [BLIND, SEEING] });
-  const worker = await startWorkerd({
-    VLLM_BASE_URL: `${vllm.url}/v1`,
-    ALLOW_ANONYMOUS: "true",
-    PROMPT_CACHE_SAMPLE: "0",
-    MCP_SERVERS: server.url,
-    CODEX_MODELS: JSON.stringify({ [SEEING]: { input_modalities: ["text", "image"] } }),
-  });
+  const worker = await startWorkerd(
+    {
+      VLLM_BASE_URL: `${vllm.url}/v1`,
+      ALLOW_ANONYMOUS: "true",
+      PROMPT_CACHE_SAMPLE: "0",
+      MCP_SERVERS: server.url,
+      CODEX_MODELS: JSON.stringify({ [SEEING]: { input_modalities: ["text", "image"] } }),
+    },
+    { readsFormats: false },
+  );
   gateway = gatewayAt(worker, vllm, await descriptionOf(worker.url));
 });
 afterAll(async () => {

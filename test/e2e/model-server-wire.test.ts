@@ -58,13 +58,16 @@ async function listen(host: string): Promise<{ server: Server; port: number }> {
 }
 
 const start = (origin: string, variables: Record<string, string> = {}) =>
-  startWorkerd({
-    VLLM_BASE_URL: `${origin}/v1`,
-    ALLOW_ANONYMOUS: "true",
-    VLLM_MAX_RETRIES: "0",
-    UPSTREAM_DIALECT: "vllm",
-    ...variables,
-  });
+  startWorkerd(
+    {
+      VLLM_BASE_URL: `${origin}/v1`,
+      ALLOW_ANONYMOUS: "true",
+      VLLM_MAX_RETRIES: "0",
+      UPSTREAM_DIALECT: "vllm",
+      ...variables,
+    },
+    { readsFormats: false },
+  );
 
 let server: Server;
 let worker: WorkerdProcess;

@@ -11,7 +11,7 @@ import { eventually, type Gateway, gatewayAt, TOKEN_BY_TOKEN } from "./support.t
 const SETTINGS = { ALLOW_ANONYMOUS: "true", HEARTBEAT_MS: "100", VLLM_SILENCE_MS: "100" };
 
 async function startBehind(server: MortalServer, variables: Record<string, string> = {}): Promise<Gateway> {
-  const worker = await startWorkerd({ ...SETTINGS, VLLM_BASE_URL: server.url, ...variables });
+  const worker = await startWorkerd({ ...SETTINGS, VLLM_BASE_URL: server.url, ...variables }, { readsFormats: false });
   return gatewayAt(worker, server.simulator);
 }
 

@@ -45,23 +45,26 @@ beforeAll(async () => {
   });
   servers = [trap, redirecting];
   const { url } = redirecting;
-  worker = await startWorkerd({
-    VLLM_BASE_URL: `${url}/v1`,
-    VLLM_MAX_RETRIES: "0",
-    UPSTREAM_DIALECT: "vllm",
-    MODEL_ENGINES: JSON.stringify({ [GPT_OSS]: "harmony" }),
-    API_KEYS: "a:ee063bb3d7270fdf6148f09dde510a5cf346c4aa4dd2ff4b2caec5348d799043",
-    PASSTHROUGH_ENDPOINTS: "all",
-    TOOL_SERVERS: JSON.stringify({ python: `${url}/mcp/python` }),
-    WEBHOOK_URL: `${url}/webhook`,
-    WEBHOOK_SECRET: `whsec_${Buffer.alloc(32).toString("base64")}`,
-    ALLOW_PRIVATE_WEBHOOKS: "true",
-    JWT_ISSUER: "https://issuer.example.com",
-    JWT_AUDIENCE: "edge",
-    JWT_TENANTS: "shared",
-    JWT_JWKS_URL: `${url}/jwks`,
-    OTEL_EXPORTER_OTLP_ENDPOINT: `${url}/otlp`,
-  });
+  worker = await startWorkerd(
+    {
+      VLLM_BASE_URL: `${url}/v1`,
+      VLLM_MAX_RETRIES: "0",
+      UPSTREAM_DIALECT: "vllm",
+      MODEL_ENGINES: JSON.stringify({ [GPT_OSS]: "harmony" }),
+      API_KEYS: "a:ee063bb3d7270fdf6148f09dde510a5cf346c4aa4dd2ff4b2caec5348d799043",
+      PASSTHROUGH_ENDPOINTS: "all",
+      TOOL_SERVERS: JSON.stringify({ python: `${url}/mcp/python` }),
+      WEBHOOK_URL: `${url}/webhook`,
+      WEBHOOK_SECRET: `whsec_${Buffer.alloc(32).toString("base64")}`,
+      ALLOW_PRIVATE_WEBHOOKS: "true",
+      JWT_ISSUER: "https://issuer.example.com",
+      JWT_AUDIENCE: "edge",
+      JWT_TENANTS: "shared",
+      JWT_JWKS_URL: `${url}/jwks`,
+      OTEL_EXPORTER_OTLP_ENDPOINT: `${url}/otlp`,
+    },
+    { readsFormats: false },
+  );
 });
 afterAll(async () => {
   await worker.close();

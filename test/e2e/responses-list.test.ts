@@ -21,14 +21,17 @@ let worker: WorkerdProcess;
 let gateway: Gateway;
 beforeAll(async () => {
   vllm = await serveSimulator();
-  worker = await startWorkerd({
-    VLLM_BASE_URL: `${vllm.url}/v1`,
-    ADMIN_KEY,
-    RESPONSE_INDEX: "true",
-    MODEL_PRICES: JSON.stringify({ simulator: { input: 1, output: 2 } }),
-    CONVERSATION_LOCK_WAIT_MS: "60000",
-    UNSTORED_RETENTION_MS: "2000",
-  });
+  worker = await startWorkerd(
+    {
+      VLLM_BASE_URL: `${vllm.url}/v1`,
+      ADMIN_KEY,
+      RESPONSE_INDEX: "true",
+      MODEL_PRICES: JSON.stringify({ simulator: { input: 1, output: 2 } }),
+      CONVERSATION_LOCK_WAIT_MS: "60000",
+      UNSTORED_RETENTION_MS: "2000",
+    },
+    { readsFormats: false },
+  );
   gateway = gatewayAt(worker, vllm, await descriptionOf(worker.url));
 });
 afterAll(() => gateway.close());

@@ -44,11 +44,14 @@ export async function startScripted(vars: Record<string, string> = {}): Promise<
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
-  const worker = await startWorkerd({
-    VLLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
-    ALLOW_ANONYMOUS: "true",
-    ...vars,
-  });
+  const worker = await startWorkerd(
+    {
+      VLLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
+      ALLOW_ANONYMOUS: "true",
+      ...vars,
+    },
+    { readsFormats: false },
+  );
   const fetch = conformantFetch(undefined, await descriptionOf(worker.url));
   return {
     url: worker.url,

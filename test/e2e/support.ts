@@ -42,12 +42,12 @@ type Variables = Record<string, string>;
 export const DATE = "2026-01-02";
 
 /**
- * Starts a gateway on plain `workerd`. `vars` are the Worker's variables besides the simulator's URL. The client does
- * not retry.
+ * Starts a gateway on plain `workerd`. `vars` are the Worker's variables besides the simulator's URL. It reads PDF and other
+ * formats only with `readsFormats`. The client does not retry.
  */
-export async function startGateway(vars: Variables = {}): Promise<Gateway> {
+export async function startGateway(vars: Variables = {}, readsFormats = false): Promise<Gateway> {
   const vllm = await serveSimulator();
-  const worker = await startWorkerd(variables(vllm, vars));
+  const worker = await startWorkerd(variables(vllm, vars), { readsFormats });
   return gatewayAt(worker, vllm, await descriptionOf(worker.url));
 }
 
@@ -64,8 +64,8 @@ export function joinGateway(): Promise<Gateway> {
 }
 
 /** Joins the running gateway of a kind, all of which have the same variables (`joinGateway`). */
-export async function joinRunning(kind: string, vars: Variables): Promise<Gateway> {
-  const started = running.get(kind) ?? startRunning(vars);
+export async function joinRunning(kind: string, vars: Variables, readsFormats = false): Promise<Gateway> {
+  const started = running.get(kind) ?? startRunning(vars, readsFormats);
   running.set(kind, started);
   const [worker, vllm, description] = await started;
   vllm.simulator.clear();
@@ -78,9 +78,12 @@ export async function joinRunning(kind: string, vars: Variables): Promise<Gatewa
   );
 }
 
-async function startRunning(vars: Variables): Promise<[WorkerdProcess, SimulatorServer, ApiDescription]> {
+async function startRunning(
+  vars: Variables,
+  readsFormats: boolean,
+): Promise<[WorkerdProcess, SimulatorServer, ApiDescription]> {
   const vllm = await serveSimulator();
-  const worker = await startWorkerd(variables(vllm, { VLLM_TRANSPORT: "socket", ...vars }));
+  const worker = await startWorkerd(variables(vllm, { VLLM_TRANSPORT: "socket", ...vars }), { readsFormats });
   // vitest ends its processes by this signal, at which Node does not emit `exit`.
   process.once("SIGTERM", () => process.exit());
   return [worker, vllm, await descriptionOf(worker.url)];

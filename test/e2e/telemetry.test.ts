@@ -59,17 +59,20 @@ beforeAll(async () => {
     add: { properties: { text: { const: CANARY } }, run: () => `${CANARY} is 3` },
     fail: { run: () => ({ content: [{ type: "text", text: CANARY }], isError: true }) },
   });
-  gateway = await startGateway({
-    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
-    OTEL_EXPORTER_OTLP_HEADERS: "x-collector-key=se%20cret",
-    OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test",
-    TELEMETRY_LOG: "all",
-    PROMETHEUS_METRICS: "true",
-    PROMETHEUS_TOKEN: "scrape-me",
-    API_KEYS,
-    MCP_SERVERS: tools.url,
-    HEARTBEAT_MS: "50",
-  });
+  gateway = await startGateway(
+    {
+      OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
+      OTEL_EXPORTER_OTLP_HEADERS: "x-collector-key=se%20cret",
+      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test",
+      TELEMETRY_LOG: "all",
+      PROMETHEUS_METRICS: "true",
+      PROMETHEUS_TOKEN: "scrape-me",
+      API_KEYS,
+      MCP_SERVERS: tools.url,
+      HEARTBEAT_MS: "50",
+    },
+    true,
+  );
   gateway.openai = gateway.client({ apiKey: KEY });
 });
 beforeEach(() => {

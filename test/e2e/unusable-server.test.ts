@@ -38,10 +38,13 @@ let gateway: WorkerdProcess;
 beforeAll(async () => {
   server = createServer(listener).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
-  gateway = await startWorkerd({
-    VLLM_BASE_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
-    ...{ ALLOW_ANONYMOUS: "true", PROMETHEUS_METRICS: "true", VLLM_MAX_RETRIES: "0", VLLM_CONNECT_TIMEOUT_MS: "500" },
-  });
+  gateway = await startWorkerd(
+    {
+      VLLM_BASE_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+      ...{ ALLOW_ANONYMOUS: "true", PROMETHEUS_METRICS: "true", VLLM_MAX_RETRIES: "0", VLLM_CONNECT_TIMEOUT_MS: "500" },
+    },
+    { readsFormats: false },
+  );
 });
 afterAll(async () => {
   await gateway.close();

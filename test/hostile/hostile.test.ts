@@ -103,7 +103,7 @@ class Attacked {
       // The health check of a slow model server is not a call by the request.
       VLLM_SILENCE_MS: "600000",
     };
-    const gateway = await startGateway({ ...own, ...vars });
+    const gateway = await startGateway({ ...own, ...vars }, true);
     return new Attacked(gateway, await beginHeldStream(gateway, KEYS.other));
   }
 
