@@ -55,57 +55,67 @@ async function killEach(served: Served, uses: Uses): Promise<void> {
   }
 }
 
+/** A copy of the results so far: a later check may add failures. */
+const resultsOf = ({ results }: Uses): Uses["results"] =>
+  new Map([...results].map(([name, result]) => [name, { ...result }]));
+
+/** Two ways that follow each other: the second one goes on with what the first one leaves. */
+function inTurn<Result>(work: () => Promise<[Result, Result]>): [() => Promise<Result>, () => Promise<Result>] {
+  let begun: Promise<[Result, Result]> | undefined;
+  const results = () => {
+    begun ??= work();
+    return begun;
+  };
+  return [async () => (await results())[0], async () => (await results())[1]];
+}
+
+/** Three workers that are reloaded; then two, from the backup of what these have stored. */
+const [reloaded, restored] = inTurn(async () => {
+  const [folder, backup, target] = [newFolder(), join(newFolder(), "backup"), join(newFolder(), "state")];
+  const served = await start(variablesOf(WORKERS, folder));
+  const { port } = new URL(served.url);
+  const uses = await useAt(served, false, () => reload(served, WORKERS));
+  const before = resultsOf(uses);
+  await command(variablesOf(WORKERS, folder), "backup", backup);
+  await stop(served);
+  await command(variablesOf(2, target), "restore", backup);
+  // The same address, so that the checks find it.
+  const other = await start({ ...variablesOf(2, target), PORT: port });
+  await uses.check();
+  await stop(other);
+  return [before, uses.results];
+});
+
+/** Three workers that are killed one after another; then one of them during a reload. */
+const [killedEach, killedDuringReload] = inTurn(async () => {
+  const served = await start(variablesOf(WORKERS, newFolder()));
+  const each = await useAt(served, true, (uses) => killEach(served, uses));
+  const duringReload = await useAt(served, true, (uses) => killDuringReload(served, uses));
+  await stop(served);
+  return [each.results, duringReload.results];
+});
+
+async function killDuringReload(served: Served, uses: Uses): Promise<void> {
+  served.child.kill("SIGHUP");
+  await eventually(() => served.output().includes("Another process serves"));
+  await uses.begin();
+  const [first] = workerdsOf(served);
+  if (first) process.kill(first, "SIGKILL");
+  await eventually(() => workerdsOf(served).length >= WORKERS && !workerdsOf(served).includes(first ?? 0));
+}
+
 /** Each way, with the function that has all capabilities used in it. */
-const WAYS: Record<string, () => Promise<Uses>> = {
+const WAYS: Record<string, () => Promise<Uses["results"]>> = {
   "one worker, reloaded in the middle": async () => {
     const served = await start(variablesOf(1, newFolder()));
     const uses = await useAt(served, false, () => reload(served, 1));
     await stop(served);
-    return uses;
+    return uses.results;
   },
-
-  "three workers, reloaded in the middle": async () => {
-    const served = await start(variablesOf(WORKERS, newFolder()));
-    const uses = await useAt(served, false, () => reload(served, WORKERS));
-    await stop(served);
-    return uses;
-  },
-
-  "three workers, each killed in the middle": async () => {
-    const served = await start(variablesOf(WORKERS, newFolder()));
-    const uses = await useAt(served, true, (uses) => killEach(served, uses));
-    await stop(served);
-    return uses;
-  },
-
-  "three workers, one killed during a reload": async () => {
-    const served = await start(variablesOf(WORKERS, newFolder()));
-    const uses = await useAt(served, true, async (uses) => {
-      served.child.kill("SIGHUP");
-      await eventually(() => served.output().includes("Another process serves"));
-      await uses.begin();
-      const [first] = workerdsOf(served);
-      if (first) process.kill(first, "SIGKILL");
-      await eventually(() => workerdsOf(served).length >= WORKERS && !workerdsOf(served).includes(first ?? 0));
-    });
-    await stop(served);
-    return uses;
-  },
-
-  "two workers, from a backup of three": async () => {
-    const [folder, backup, restored] = [newFolder(), join(newFolder(), "backup"), join(newFolder(), "state")];
-    const served = await start(variablesOf(WORKERS, folder));
-    const { port } = new URL(served.url);
-    const uses = await useAt(served, false);
-    await command(variablesOf(WORKERS, folder), "backup", backup);
-    await stop(served);
-    await command(variablesOf(2, restored), "restore", backup);
-    // The same address, so that the checks find it.
-    const other = await start({ ...variablesOf(2, restored), PORT: port });
-    await uses.check();
-    await stop(other);
-    return uses;
-  },
+  "three workers, reloaded in the middle": reloaded,
+  "three workers, each killed in the middle": killedEach,
+  "three workers, one killed during a reload": killedDuringReload,
+  "two workers, from a backup of three": restored,
 };
 
 async function stop(served: Served): Promise<void> {
@@ -127,8 +137,8 @@ it("covers every class of objects", () => {
 describe.each(Object.keys(WAYS))("%s", (way) => {
   let results: Uses["results"] | undefined;
   beforeAll(async () => {
-    results = (await WAYS[way]?.())?.results;
-  }, USES_MS);
+    results = await WAYS[way]?.();
+  }, 2 * USES_MS);
 
   it.each(Object.keys(CAPABILITIES))("%s is stored once, and found", (name) => {
     const result = results?.get(name);
