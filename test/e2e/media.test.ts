@@ -183,6 +183,9 @@ describe("an image that was stored while more was allowed", () => {
 
   it("is not fetched for a conversation's next turn", async () => {
     const { id } = await before.openai.conversations.create({ items: input });
+    // A home reads its rows anew after a deletion.
+    const turn = await before.openai.responses.create({ model: "simulator", input: "And?", conversation: id });
+    await before.openai.responses.delete(turn.id);
     replaceUrl(id);
     const answer = await before.post({ model: "simulator", input: "And now?", conversation: id });
     await expectError(answer, { status: 400, param: "conversation", code: "invalid_url" });
