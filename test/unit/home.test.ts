@@ -424,6 +424,15 @@ describe("the lease of a conversation", () => {
   const locked = { code: "conversation_locked" };
   const unsettled = { ok: false, error: locked };
 
+  it("ends its socket at both ends, so that the platform keeps nothing of the turn's request", async () => {
+    const { enter } = await newConversation();
+    await enter("first");
+    const closed = new Promise((resolve) => sockets.get("first")?.addEventListener("close", resolve));
+    sockets.get("first")?.close();
+    expect(await closed).toMatchObject({ wasClean: true });
+    expect(await enter("second")).toEqual(entered);
+  });
+
   it("is released when the conversation is too long to enter", async () => {
     const { enter } = await newConversation("x".repeat(13 * 1024 * 1024));
     for (const ticket of ["first", "second"]) {

@@ -86,6 +86,8 @@ export class ConversationTurns {
 
   /** Ends the turn whose socket has closed. */
   lose(socket: WebSocket): void {
+    // The platform does not answer the close of a hibernatable socket, and keeps all of the Worker's request until both ends have closed.
+    socket.close();
     this.loseUnlessOpen(this.#sockets.ticketOf(socket));
   }
 
