@@ -66,28 +66,51 @@ export async function measureGrowth(upstream: Upstream, progress: (text: string)
   return table(["CPU µs of a turn", ...LENGTHS.map((length) => `turn ${number(length, 0)}`), "last : first"], rows);
 }
 
-/** Gives the CPU of a turn, in microseconds, at each number of turns: the mean of as many turns as are `measured`. */
-export async function measureWay(
-  { port, pid }: Running,
-  way: Way,
-  lengths: readonly number[],
-  measured = TURNS,
-): Promise<number[]> {
-  const connection = await Connection.open(port);
-  const next = await way.begin(connection);
+/** Gives the CPU of a turn, in microseconds, at each number of turns: the mean of `TURNS` turns. */
+export async function measureWay(served: Running, way: Way, lengths: readonly number[]): Promise<number[]> {
+  const turns = await Turns.begin(served, way);
   const micros: number[] = [];
-  let id = "";
-  let turns = 0;
-  const take = async () => {
-    id = responseIdIn((await connection.read(create(next(id)))).text);
-    turns += 1;
-  };
   for (const length of lengths) {
-    while (turns < length - measured / 2) await take();
-    const before = exactCpuSeconds(pid);
-    for (let count = 0; count < measured; count += 1) await take();
-    micros.push(((exactCpuSeconds(pid) - before) * 1e6) / measured);
+    await turns.takeUntil(length - TURNS / 2);
+    micros.push(await turns.measure());
   }
-  connection.close();
   return micros;
+}
+
+/** The turns of a client that goes on in a way, on a connection for each of its parts: the server closes one that is idle. */
+export class Turns {
+  readonly #served: Running;
+  readonly #next: (before: string) => object;
+  #id = "";
+  #taken = 0;
+
+  private constructor(served: Running, next: (before: string) => object) {
+    this.#served = served;
+    this.#next = next;
+  }
+
+  static async begin(served: Running, way: Way): Promise<Turns> {
+    const connection = await Connection.open(served.port);
+    const next = await way.begin(connection);
+    connection.close();
+    return new Turns(served, next);
+  }
+
+  /** Takes turns until there are so many. Gives their CPU, in microseconds. */
+  async takeUntil(count: number): Promise<number> {
+    const { port, pid } = this.#served;
+    const connection = await Connection.open(port);
+    const before = exactCpuSeconds(pid);
+    for (; this.#taken < count; this.#taken += 1) {
+      this.#id = responseIdIn((await connection.read(create(this.#next(this.#id)))).text);
+    }
+    const micros = (exactCpuSeconds(pid) - before) * 1e6;
+    connection.close();
+    return micros;
+  }
+
+  /** Takes `TURNS` turns, and gives the CPU of one, in microseconds. */
+  async measure(): Promise<number> {
+    return (await this.takeUntil(this.#taken + TURNS)) / TURNS;
+  }
 }

@@ -1,7 +1,7 @@
 import { batchLineMicros } from "./batch.ts";
 import { CHAIN_MODEL, CHAIN_USER, type Chain, isStored, load, messagesOf, STORED } from "./chains.ts";
 import { COMING_MODEL, coming } from "./coming.ts";
-import { CONVERSATION, measureWay, PREVIOUS_ID, SAME_BYTES, TURNS, type Way } from "./growth.ts";
+import { CONVERSATION, PREVIOUS_ID, SAME_BYTES, TURNS, Turns, type Way } from "./growth.ts";
 import type { Request } from "./load.ts";
 import { memoryMb } from "./processes.ts";
 import { ADDED } from "./rows.ts";
@@ -141,8 +141,8 @@ function turn200(chains: ReadonlyMap<string, Chain>): Row {
 const [SHORT, LONG] = [10, 1_000] as const;
 export const GROWTH_WAYS = [CONVERSATION, PREVIOUS_ID] as const;
 
-/** A figure of either length is the mean of this many turns, in one long conversation or in several short ones. */
-const GROWTH_TURNS = 200;
+/** A figure of either length is the mean of so many times `TURNS` turns, late ones in one conversation, early ones in as many. */
+const GROWTH_ROUNDS = 10;
 
 /** A turn's CPU late in a conversation beside that early in it, without what as many bytes in one message cost more. */
 const growth: Row = {
@@ -151,26 +151,45 @@ const growth: Row = {
   hasRatios: false,
   async measure(target): Promise<Measurement> {
     if (!isOurs(target)) return {};
-    const [few, many] = await measureLengths(target, SAME_BYTES);
-    const measured: Measurement = {};
-    for (const way of GROWTH_WAYS) {
-      const [early, late] = await measureLengths(target, way);
-      measured[way.name] = (late - Math.max(0, many - few)) / early;
-    }
-    return measured;
+    const lengths: Lengths[] = [];
+    for (const way of [SAME_BYTES, ...GROWTH_WAYS]) lengths.push(await Lengths.begin(target, way));
+    // In turn, so that all have the same share of what else the machine does.
+    for (let round = 0; round < GROWTH_ROUNDS; round += 1) for (const each of lengths) await each.measure();
+    const [bytes, ...ways] = lengths;
+    const more = bytes ? Math.max(0, bytes.lateMicros - bytes.earlyMicros) : 0;
+    return Object.fromEntries(
+      ways.map(({ way, earlyMicros, lateMicros }) => [way.name, (lateMicros - more) / earlyMicros]),
+    );
   },
 };
 
-/** The CPU of a turn at both lengths, in microseconds. */
-async function measureLengths(target: Target, way: Way): Promise<[early: number, late: number]> {
-  const conversations = GROWTH_TURNS / TURNS;
-  let early = 0;
-  for (let count = 0; count < conversations; count += 1) {
-    const [micros = 0] = await measureWay(target, way, [SHORT]);
-    early += micros / conversations;
+/** The CPU of turns of both lengths that go on in a way. */
+class Lengths {
+  readonly target: Target;
+  readonly way: Way;
+  readonly late: Turns;
+  /** Sums of microseconds. */
+  earlyMicros = 0;
+  lateMicros = 0;
+
+  private constructor(target: Target, way: Way, late: Turns) {
+    this.target = target;
+    this.way = way;
+    this.late = late;
   }
-  const [late = 0] = await measureWay(target, way, [LONG], GROWTH_TURNS);
-  return [early, late];
+
+  static async begin(target: Target, way: Way): Promise<Lengths> {
+    const late = await Turns.begin(target, way);
+    await late.takeUntil(LONG - (GROWTH_ROUNDS * TURNS) / 2);
+    return new Lengths(target, way, late);
+  }
+
+  async measure(): Promise<void> {
+    const early = await Turns.begin(this.target, this.way);
+    await early.takeUntil(SHORT - TURNS / 2);
+    this.earlyMicros += await early.measure();
+    this.lateMicros += await this.late.measure();
+  }
 }
 
 const BATCH_LINES = 1_000;
@@ -181,11 +200,13 @@ const batch: Row = {
   hasRatios: false,
   async measure(target, scale): Promise<Measurement> {
     if (!isOurs(target)) return {};
-    const create = await load(target, target.request({ model: SHORT_MODEL, stream: false }), 32, scale);
+    const create = () => load(target, target.request({ model: SHORT_MODEL, stream: false }), 32, scale);
     // As the creates, the lines are measured once their code is compiled.
     await batchLineMicros(target, SHORT_MODEL, BATCH_LINES);
+    const before = await create();
     const line = await batchLineMicros(target, SHORT_MODEL, BATCH_LINES);
-    return { [CPU]: line, [LINE_RATIO]: line / create.micros };
+    const after = await create();
+    return { [CPU]: line, [LINE_RATIO]: (2 * line) / (before.micros + after.micros) };
   },
 };
 
