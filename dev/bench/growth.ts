@@ -77,7 +77,7 @@ export async function measureWay(served: Running, way: Way, lengths: readonly nu
   return micros;
 }
 
-/** The turns of a client that goes on in a way, on a connection for each of its parts: the server closes one that is idle. */
+/** The turns of a client that goes on in a way, on a connection of its own for each part. */
 export class Turns {
   readonly #served: Running;
   readonly #next: (before: string) => object;

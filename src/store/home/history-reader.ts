@@ -57,7 +57,7 @@ export function snapshot(rows: HomeRows, previous: string | null, references: re
 /** The history of the conversation up to a position. Throws the 400 when it is too long. */
 export function conversationHistory(rows: HomeRows, upTo: number): KnownHistory {
   const history = rows.items.history(upTo);
-  if (history.length > MAX_HISTORY_LENGTH) throw historyTooLong();
+  checked(history.texts);
   return history;
 }
 
